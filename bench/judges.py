@@ -410,6 +410,7 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "library_function": (["ImplicitFunc 0"], "actor-stuck"),
     "served": (["ServeReplica:app:Model 0"], "actor-stuck"),
     "two_jobs": (["Rollout 0"], "actor-stuck"),
+    "detached": (["Scorer 0"], "actor-stuck"),
     "ranks_wait": (["Rollout 0"], "actor-stuck"),
     "one_of_many": (["Rollout 0"], "actor-stuck"),
     "back_to_back": ([], "none"),

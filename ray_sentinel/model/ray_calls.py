@@ -168,12 +168,14 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_job(known: RayCalls, job: str) -> RayCalls:
-    """The part that concerns one job."""
+    """The part that concerns one job: of other jobs, only the actors that it has called."""
+    calls = tuple(call for call in known.calls if call.job == job)
+    called = {call.actor for call in calls}
     return msgspec.structs.replace(
         known,
         drivers=tuple(driver for driver in known.drivers if driver.job == job),
-        actors=tuple(actor for actor in known.actors if actor.job == job),
-        calls=tuple(call for call in known.calls if call.job == job),
+        actors=tuple(one for one in known.actors if one.job == job or one.id in called),
+        calls=calls,
         groups=tuple(group for group in known.groups if group.job == job),
     )
 

@@ -38,9 +38,13 @@ class JobProcesses:
             if process := started.get((driver.address, driver.pid)):
                 node = self._add(process, driver.job, "driver", "driver")
                 self._by_driver[driver.job] = node
+        jobs = {driver.job for driver in ray.drivers}
+        # One that outlives its job, or is lent by another, belongs to who has called it first.
+        callers = {call.actor: call.job for call in reversed(ray.calls) if call.actor}
         for actor in ray.actors:
             if process := started.get((actor.node, actor.pid)):
-                node = self._add(process, actor.job, actor.kind, actor.label, actor.id)
+                job = actor.job if actor.job in jobs else callers.get(actor.id, actor.job)
+                node = self._add(process, job, actor.kind, actor.label, actor.id)
                 self._by_actor[actor.id] = node
         made = {creation_id(actor.id): actor for actor in ray.actors}
         for call in ray.calls:

@@ -599,6 +599,32 @@ def two_jobs() -> RayStory:
     return story
 
 
+def detached(*, own: bool = True) -> RayStory:
+    """A scorer made by a driver that has ended stands still in a call of a rollout of this job, or
+    of the driver, if that has no actors of its ``own``."""
+    main, workers = driver(), actors("Rollout", 2 if own else 0, 10)
+    (scorer,) = actors("Scorer", 1, 30, OTHER_JOB)
+    story = RayStory([main, *workers, scorer])
+
+    def round_() -> None:
+        story.iterate()
+        count = int(story.now - ray_story.START) // 4
+        story.ended = {
+            "Scorer.score": EndedCalls(count=count, longest=1.0, last_at=story.now - 0.5)
+        }
+
+    story.run(WARM, round_)
+    story.drives(main)
+    scorer.begins("score", story.now, SLEEPS)
+    if own:
+        workers[1].rests(story.now)
+        workers[0].begins("generate", story.now, GETS)
+        story.call(main, workers[0], "generate")
+    story.call(workers[0] if own else main, scorer, "score")
+    story.run(60)
+    return story
+
+
 class InFlight:
     """Rollouts are always in flight, and the driver takes the samples of whoever has some; what the
     first one was called for never ends. ``hold`` begins its trouble."""

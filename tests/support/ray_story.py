@@ -313,8 +313,11 @@ class RayStory:
 
     def tell_table(self) -> None:
         """Ray's table as it is now."""
+        known = self._known()
+        living = {one.job for one in known.drivers}
         table = msgspec.structs.replace(
-            self._known(),
+            known,
+            actors=tuple(one for one in known.actors if one.job in living),
             calls=(),
             free_on={},
             placement=None,
@@ -432,6 +435,7 @@ class RayStory:
     def _known(self) -> RayCalls:
         drivers = [one for one in self.processes if not one.kind]
         living = {one.job for one in drivers}
+        called = {call.actor for call in self.calls}
         return RayCalls(
             at=self.now,
             drivers=tuple(
@@ -456,7 +460,7 @@ class RayStory:
                     pid=one.pid if one.actor_state == "ALIVE" else 0,
                 )
                 for one in self.processes
-                if one.kind and one.job in living
+                if one.kind and (one.job in living or one.actor in called)
             ),
             calls=tuple(self.calls),
             groups=self.groups,
@@ -560,8 +564,10 @@ class RayStory:
                 )
 
     def _look(self, action: LookAtRayJob) -> RayLook:
-        mine = [*self.of(action.ray_job), *self.below]
         calls = of_job(self._known(), action.ray_job)
+        called = {actor.id for actor in calls.actors if actor.job != action.ray_job}
+        lent = [one for one in self.processes if one.actor in called]
+        mine = [*self.of(action.ray_job), *lent, *self.below]
         return RayLook(
             calls=calls
             if action.times

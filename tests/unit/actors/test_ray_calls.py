@@ -120,6 +120,37 @@ def test_of_the_running_calls_the_oldest_of_each_name_counts() -> None:
     assert ControlStoreCalls(Replies()).running(JOB.hex()) == ()
 
 
+def test_of_actors_that_outlive_their_jobs_those_that_are_called_are_looked_at() -> None:
+    old = bytes([1, 0, 0, 0])
+    ended = gcs_pb2.JobTableData(job_id=old, is_dead=True, entrypoint="make.py")
+    runs = gcs_pb2.JobTableData(job_id=JOB, driver_pid=1, entrypoint="train.py")
+    called, idle = (bytes([number]) * 12 + old for number in (1, 2))
+    actors = [
+        gcs_pb2.ActorTableData(actor_id=id_, job_id=old, class_name="Scorer", pid=7)
+        for id_ in (called, idle)
+    ]
+    calls = gcs_service_pb2.GetTaskEventsReply()
+    event = calls.events_by_task.add(task_id=bytes([3]) * 24, job_id=JOB)
+    event.task_info.type, event.task_info.actor_id = "ACTOR_TASK", called
+    event.state_updates.state_ts_ns[common_pb2.TaskStatus.Value("RUNNING")] = 10**11
+
+    def living(filters: dict[str, str], **_: object) -> Any:
+        found = actors if filters == {"state": "ALIVE"} else []
+        return gcs_service_pb2.GetAllActorInfoReply(actor_table_data=found)
+
+    store = ControlStoreCalls(
+        Replies(
+            GetAllJobInfo=gcs_service_pb2.GetAllJobInfoReply(job_info_list=[ended, runs]),
+            GetAllActorInfo=living,
+            GetTaskEvents=calls,
+        )
+    )
+    found = store.fetch(110.0, JOB.hex())
+    assert [actor.id for actor in found.actors] == [called.hex()]
+    assert [call.actor for call in found.calls] == [called.hex()]
+    assert store.table(110.0).actors == ()
+
+
 def test_a_task_whose_worker_tells_nothing_runs_where_it_was_sent() -> None:
     server = grpc.server(futures.ThreadPoolExecutor(2))
     for name in ("JobInfo", "TaskInfo", "WorkerInfo"):

@@ -25,6 +25,7 @@ from tests.support.ray_stories import (
     blocked,
     circle,
     circle_with_a_rank,
+    detached,
     driver_asleep,
     driver_spins,
     event_loop_rests,
@@ -148,6 +149,14 @@ class TestNamed:
         assert (incident.kind, culprit.role, culprit.reason) == (kind, "driver", why)
         assert story.chain() == []
         assert "driver: " + why in story.engine.status(story.now)[2][0].waits
+
+    @pytest.mark.parametrize("own", [True, False], ids=["by an actor", "by the driver"])
+    def test_an_actor_that_outlives_its_job_and_is_called(self, own: bool) -> None:
+        story = detached(own=own)
+        assert story.incident().job == "train_rl-2"
+        (culprit,) = story.culprits()
+        assert (culprit.actor, culprit.method) == ("Scorer 0", "Scorer.score")
+        assert story.chain()[-1][1] == "Scorer.score at Scorer 0"
 
     def test_an_actor_for_which_a_thread_of_the_driver_waits(self) -> None:
         story = asleep_below_threads()

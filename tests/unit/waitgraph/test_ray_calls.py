@@ -9,7 +9,14 @@ import pytest
 
 from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.ray_calls import PendingGroup, RayActor, RayCall, RayCalls, RayDriver
+from ray_sentinel.model.ray_calls import (
+    PendingGroup,
+    RayActor,
+    RayCall,
+    RayCalls,
+    RayDriver,
+    of_job,
+)
 from ray_sentinel.model.stacks import Activity, StackFact
 from ray_sentinel.waitgraph import ray_calls
 from ray_sentinel.waitgraph.facts import WaitFact
@@ -463,6 +470,23 @@ def test_the_drivers_of_other_jobs_are_waited_for_by_nobody() -> None:
     )
     (root,) = cluster.roots()
     assert root.who == ("an object whose maker is not known",)
+
+
+@pytest.mark.parametrize("lives", [False, True], ids=["outlives its job", "is lent"])
+def test_an_actor_of_another_job_is_waited_for_by_who_has_called_it(lives: bool) -> None:
+    cluster = Cluster()
+    other = "02000000"
+    scorer = asleep(cluster, "Scorer")
+    cluster.actors[0] = msgspec.structs.replace(scorer, id=f"{100:024x}{other}", job=other)
+    cluster.call(cluster.actors[0], "Scorer.score")
+    tables = cluster.tables()
+    if lives:
+        another = msgspec.structs.replace(tables.drivers[0], job=other, pid=2)
+        tables = msgspec.structs.replace(tables, drivers=(*tables.drivers, another))
+    (job,) = picture(of_job(tables, JOB), cluster.started, cluster.stacks, {}).jobs
+    (root,) = job.roots
+    assert (root.kind, root.who, root.waiters) == ("standing", ("Scorer 0",), 1)
+    assert [one.member.methods for one in job.standing] == [("Scorer.score",)]
 
 
 def test_a_task_in_a_placement_group_waits_for_the_group() -> None:

@@ -88,6 +88,8 @@ class ControlStoreCalls:
         self._missed: dict[bytes, int] = {}
         """How often each of these times was requested in vain."""
         self._known = RayCalls()
+        self._outliving: tuple[RayActor, ...] = ()
+        """The living actors whose jobs have ended, as last reported."""
         self._all_groups: Any = None
         """The newest reply about placement groups."""
 
@@ -99,8 +101,11 @@ class ControlStoreCalls:
         old = self._known
         drivers = self._asked("jobs", self._drivers, old.drivers)
         known = {driver.job for driver in drivers}
-        actors = self._asked("actors", self._actors, old.actors) if drivers else ()
+        actors = (
+            self._asked("actors", self._actors, (*old.actors, *self._outliving)) if drivers else ()
+        )
         groups = self._asked("placement groups", self._groups, old.groups) if drivers else ()
+        self._outliving = tuple(actor for actor in actors if actor.job not in known)
         self._known = RayCalls(
             at=at,
             drivers=drivers,
@@ -112,12 +117,15 @@ class ControlStoreCalls:
 
     def fetch(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
         """The table with the calls that have not ended, of all jobs or one, and the free resources;
-        with ``times`` also how long those that ended successfully took."""
+        with ``times`` also how long those that ended successfully took. Of the actors whose jobs
+        have ended, it has those that were called."""
         table = self.table(at)
         known = {driver.job for driver in table.drivers}
-        living = {actor.id for actor in table.actors}
         calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
         calls = self._asked("workers", lambda: tuple(self._with_workers(calls, at)), calls)
+        called = {call.actor for call in calls if call.job in known}
+        actors = (*table.actors, *(actor for actor in self._outliving if actor.id in called))
+        living = {actor.id for actor in actors}
         free_on = self._asked("free resources", self._free, {})
         waits = [one.since for one in table.groups if one.job == job or not job]
         waits += [call.since for call in calls if call.state == "unplaced"]
@@ -130,6 +138,7 @@ class ControlStoreCalls:
         labels |= {key for group in table.groups for one in group.selectors for key in one}
         return msgspec.structs.replace(
             table,
+            actors=actors,
             placed=placed,
             calls=tuple(
                 call
