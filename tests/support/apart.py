@@ -31,7 +31,9 @@ LOWER = 5
 """By so much its niceness is higher: a third of an equal share, which ends within the tests'
 deadlines also where something else keeps all processors busy."""
 CPUACCT = Path("/sys/fs/cgroup/cpuacct")
-UNSHARE = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child", "--net", "--ipc")
+BOUND = ("setpriv", "--pdeathsig", "KILL")
+"""Whoever ends the tests by a signal ends their containers with them."""
+UNSHARE = (*BOUND, "unshare", "--mount-proc", "--pid", "--fork", "--kill-child", "--net", "--ipc")
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x2, 0x1000
 TEMP = Path(tempfile.gettempdir())
@@ -42,7 +44,7 @@ FOLDERS = (Path("/tmp/ray"), TEMP / f"ray_sentinel-{os.getuid()}")
 def python(*more: str) -> str | None:
     """The command line that is python in a container of its own; ``None`` where the machine or the
     user's rights do not allow one. ``more`` may be ``BEHIND``."""
-    if os.getuid() != 0 or not shutil.which(UNSHARE[0]):
+    if os.getuid() != 0 or not all(map(shutil.which, ("setpriv", "unshare"))):
         return None
     command = [*UNSHARE, sys.executable, __file__, *more]
     tried = subprocess.run([*command, "-c", ""], capture_output=True, timeout=60, check=False)
