@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ray_sentinel.model.health import GpuState, Health, NodeView
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import ChainLink, Culprit, EvidenceItem, Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.report.html import incident_html, status_html
+from ray_sentinel.model.triage import LogLine, Triage
+from ray_sentinel.report.html import health_html, incident_html, status_html, triage_html
 from tests.support.browser import rendered
 from tests.support.incidents import an_incident
 from tests.support.page_data import HOSTILE, incident_of_actors, status
@@ -24,8 +26,10 @@ MEASURE = """<iframe id="f" style="width: WIDTHpx; height: 900px; border: 0"></i
 const frame = document.getElementById("f");
 frame.onload = () => {
   const root = frame.contentDocument.documentElement;
+  const tables = [...root.querySelectorAll(".scroll")];
+  const wide = tables.filter((one) => one.scrollWidth > one.clientWidth).length;
   document.getElementById("told").textContent =
-    [root.scrollWidth, root.clientWidth, frame.contentDocument.title.length].join(" ");
+    [root.scrollWidth, root.clientWidth, frame.contentDocument.title.length, wide].join(" ");
 };
 frame.srcdoc = PAGE;
 </script>"""
@@ -59,6 +63,21 @@ def of_a_long_chain(text: str) -> Incident:
     return msgspec.structs.replace(incident_of_actors(hostile=HOSTILE), verdict=verdict)
 
 
+def of_logs(text: str) -> Triage:
+    lines = (LogLine(file=f"{text}/worker-01.err", line=355, text=text, note="first cause"),)
+    return Triage(
+        kind="gpu-lost", outcome="failed", summary=text, confidence=0.9, evidence=lines * 5
+    )
+
+
+def of_nodes(text: str) -> Health:
+    gpus = tuple(GpuState(index=str(at), name=text, utilization_percent=90.0) for at in range(8))
+    job: dict[str, int | float | str | None]
+    job = {"state": "healthy", "step": 1204, "step_age": 0.4, "step_seconds": 0.83}
+    nodes = tuple(NodeView(host=f"{text}{at}", gpus=gpus) for at in range(4))
+    return Health(healthy=True, verdict=text, progress={text: job}, nodes=nodes)
+
+
 def pages() -> dict[str, str]:
     long, words = "x" * 10_000, "a word " * 1500
     return {
@@ -66,18 +85,21 @@ def pages() -> dict[str, str]:
         "words": incident_html(huge(words)),
         "chain": incident_html(of_a_long_chain(long)),
         "status": status_html(status(ranks=64, hostile=long), [huge(long)] * 20),
+        "logs": triage_html(of_logs(long)),
+        "nodes": health_html(of_nodes(long)),
     }
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-@pytest.mark.parametrize("name", ["one word", "words", "chain", "status"])
+@pytest.mark.parametrize("name", ["one word", "words", "chain", "status", "logs", "nodes"])
 def test_a_page_fits_the_screen(name: str, width: int, tmp_path: Path) -> None:
     page = json.dumps(pages()[name]).replace("<", "\\u003c")
     file = tmp_path / "measure.html"
     file.write_text(MEASURE.replace("WIDTH", str(width)).replace("PAGE", page))
     shown = rendered(file.as_uri(), tmp_path / "profile")
     told = shown.rsplit('<p id="told">', 1)[1].split("</p>")[0].split()
-    needed, visible, title = map(int, told)
+    needed, visible, title, wide = map(int, told)
     assert title, "the page was loaded"
     assert width - 30 < visible <= width, "but for a scroll bar"
     assert needed == visible
+    assert not wide, "a table's rows are blocks where they would not fit"
