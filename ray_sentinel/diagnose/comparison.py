@@ -164,7 +164,8 @@ def _deltas(
         if (one := stands.get(measure.key)) is not None:
             hosts = "all hosts" if one.everywhere else listed(one.hosts, 4)
             delta = msgspec.structs.replace(delta, significant=True, hosts=hosts)
-        cause = measure.cause if delta.significant else ""
+        blames = delta.hosts or abs(delta.second - delta.first) >= measure.least
+        cause = measure.cause if delta.significant and blames else ""
         found.append(msgspec.structs.replace(delta, cause=cause))
     if not any(delta.title in _PACE for delta in found):
         found = [*(_logged(first, second, steps) or _paced(first.case, second.case, steps)), *found]

@@ -15,6 +15,13 @@ from ray_sentinel.diagnose.common_steps import inside
 from ray_sentinel.diagnose.detect.pressure import ALIKE, UNIFORM
 from ray_sentinel.diagnose.panel import SeriesOwner, listed
 from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.model.thresholds import (
+    GPU_CORRECTED_OVER_PEERS,
+    GPU_PCIE_NONFATAL,
+    GPU_PCIE_REPLAYS,
+    GPU_UNCORRECTED,
+    RDMA_LINK_DOWNS,
+)
 
 APART = 4.0
 """How far a host must be from what is usual: this many robust standard deviations of the first
@@ -42,9 +49,10 @@ class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
     """The counter is compared by how much it grew over the common steps, not by its rate."""
 
 
-def _errors(key: str, title: str) -> SweepRow:
+def _errors(key: str, title: str, least: float = GPU_CORRECTED_OVER_PEERS.limit) -> SweepRow:
+    """Errors of a part: as many more as a healthy one does not count."""
     cause = "a degrading or failing part: have it tested"
-    return SweepRow(key=key, title=title, cause=cause, domain="hardware", least=1.0, total=True)
+    return SweepRow(key=key, title=title, cause=cause, domain="hardware", least=least, total=True)
 
 
 SWEEP = (
@@ -56,6 +64,8 @@ SWEEP = (
             cause="a bad link or switch"),
     SweepRow(key="rdma.retry_exceeded", title="RDMA retry exhaustion", domain="rdma", least=1.0,
             cause="packets are lost for good: a hard link failure", total=True),
+    SweepRow(key="rdma.link_downed", title="RDMA link downs", domain="hardware", total=True,
+            least=RDMA_LINK_DOWNS.limit, cause="a cable, a transceiver or a switch port"),
     SweepRow(key="rdma.cnp", title="congestion notifications", domain="rdma", least=10.0,
             cause="a congested fabric"),
     SweepRow(key="host.procs_running", title="runnable threads", domain="cpu", least=5.0,
@@ -88,16 +98,19 @@ SWEEP = (
     SweepRow(key="gpu.clock", title="GPU core clock", domain="thermal", least=80.0, worse=-1.0,
             cause="heat or a power cap holds the clock down"),
     SweepRow(key="gpu.power", title="GPU power", cause="follows the work that is done"),
-    _errors("err.ras_umc_ue", "uncorrectable GPU memory errors"),
+    _errors("err.ras_umc_ue", "uncorrectable GPU memory errors", GPU_UNCORRECTED.limit),
     _errors("err.ras_umc_ce", "correctable GPU memory errors"),
-    _errors("err.ecc_ue", "uncorrectable ECC errors"),
+    _errors("err.ecc_ue", "uncorrectable ECC errors", GPU_UNCORRECTED.limit),
     _errors("err.ecc_ce", "correctable ECC errors"),
     _errors("err.ras_xgmi_ce", "correctable GPU link errors"),
-    _errors("err.pcie_fatal", "fatal PCIe errors"),
+    _errors("err.pcie_fatal", "fatal PCIe errors", GPU_UNCORRECTED.limit),
     _errors("err.pcie_ce", "correctable PCIe errors"),
-    _errors("err.pcie_replay", "PCIe replays"),
-    _errors("err.xid", "Xid errors"),
-    _errors("err.dmesg_gpu", "GPU errors in the kernel log"),
+    _errors("err.pcie_nonfatal", "non-fatal PCIe errors", GPU_PCIE_NONFATAL.limit),
+    _errors("err.pcie_replay", "PCIe replays", GPU_PCIE_REPLAYS.limit),
+    _errors("err.nvlink", "NVLink errors"),
+    _errors("err.remapped", "remapped memory rows", 1.0),
+    _errors("err.xid", "Xid errors", 1.0),
+    _errors("err.dmesg_gpu", "GPU errors in the kernel log", 1.0),
     SweepRow(key="train.moe", title="MoE load-balance loss", domain="training",
             cause="experts are loaded unevenly"),
     SweepRow(key="train.loss", title="loss", cause="the model, its data or its settings"),

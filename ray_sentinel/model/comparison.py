@@ -7,6 +7,15 @@ import msgspec
 from ray_sentinel.model.diagnosis import Plot
 
 
+def number(value: float, sign: str = "") -> str:
+    """A number with four digits, or in full where it is larger.
+
+    >>> number(4.00071), number(90000.0), number(12.5, "+")
+    ('4.001', '90,000', '+12.5')
+    """
+    return f"{value:{sign},.0f}" if abs(value) >= 1e4 else f"{value:{sign},.4g}"
+
+
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """The usual level of one measure in both jobs."""
 
@@ -35,7 +44,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
             return f"{self.relative:+.1%}"
         rise = self.second - self.first
         space = "" if self.unit.startswith(("/", "%")) or not self.unit else " "
-        return f"{rise:+,.4g}{space}{self.unit} from 0" if rise else "none"
+        return f"{number(rise, '+')}{space}{self.unit} from 0" if rise else "none"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

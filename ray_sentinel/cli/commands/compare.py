@@ -28,9 +28,10 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.comparison import Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
+from ray_sentinel.diagnose.wording import size
 from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.http.page_client import without_token
-from ray_sentinel.model.comparison import Comparison
+from ray_sentinel.model.comparison import Comparison, number
 from ray_sentinel.report.html import comparison_html
 from ray_sentinel.report.markdown_text import cell, escaped, table
 from ray_sentinel.store.event_files.find import find_event_files
@@ -132,11 +133,15 @@ def _logs_alone(job: str, name: str, title: str, progress: Callable[[str], None]
     return Side(title=title, case=None, logs=logs, notes=tuple(notes))
 
 
+def _level(value: float, unit: str) -> str:
+    return size(value) if unit == "B" else f"{number(value)} {unit}".rstrip()
+
+
 def markdown(one: Comparison) -> str:
     """One comparison as Markdown."""
     steps = f"{one.steps[0]:.0f} to {one.steps[1]:.0f}" if one.steps else "none"
     rows = [
-        (delta.title, f"{delta.first:,.4g} {delta.unit}", f"{delta.second:,.4g} {delta.unit}",
+        (delta.title, _level(delta.first, delta.unit), _level(delta.second, delta.unit),
          delta.change if delta.significant else f"{delta.change} (within noise)",
          delta.hosts or "-", delta.cause or "-")
         for delta in one.deltas

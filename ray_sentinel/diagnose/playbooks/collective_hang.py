@@ -343,10 +343,10 @@ def _resting(case: JobCase, context: HangContext) -> Diagnosis | None:
             "recorded, so a busy-wait cannot be told from a job that ended."
         )
         return answer(case, context, "unknown", "stopped", 0.4, text)
-    alive, known = _ranks_alive(case, context.stop)
-    if known and alive >= MOST_ALIVE * known:
+    alive, ranks = _ranks_alive(case, context.stop)
+    if ranks and alive >= MOST_ALIVE * ranks:
         text = (
-            f"The job stands still: no step ends and its GPUs rest, while {alive} of {known} ranks "
+            f"The job stands still: no step ends and its GPUs rest, while {alive} of {ranks} ranks "
             "are alive. They wait for something outside of the GPUs (a service, data, storage); "
             "their stacks show for what: `ray-sentinel stacks`."
         )

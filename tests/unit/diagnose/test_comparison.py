@@ -48,6 +48,28 @@ def test_bad_links_are_the_difference() -> None:
     assert "RDMA" in found.root_cause
 
 
+@pytest.mark.parametrize(("replays", "named"), [(1.0, False), (60.0, True)])
+def test_a_few_errors_more_name_no_part(replays: float, named: bool) -> None:
+    def counted(rate: float) -> Side:
+        world = World(seed=1, hosts=3, gpus=2, model="H100")
+        world.step_seconds, world.slowdown = 8.0, world.slowdown * (1.2 if rate else 1.0)
+        late = np.flatnonzero(world.after(0.5 * world.t[-1]))
+        world.errors["hw_gpu_pcie_replay_total"][2, 1, late[:3]] += rate
+        world.play()
+        return Side(title=str(rate), case=case_of(world), logs=LogFacts())
+
+    found = compare(counted(0.0), counted(replays))
+    errors = next(delta for delta in found.deltas if delta.title == "PCIe replays")
+    assert (bool(errors.hosts), bool(errors.cause)) == (named, named)
+    assert ("PCIe replays" in found.root_cause) is named
+
+
+def test_a_rise_too_small_to_matter_points_to_nothing() -> None:
+    found = compare(side(1, retransmits=0.0), side(1, retransmits=0.5))
+    rdma = next(delta for delta in found.deltas if delta.title == "RDMA retransmits")
+    assert (rdma.hosts, rdma.cause) == ("", "")
+
+
 def test_threads_left_behind_are_the_difference() -> None:
     found = compare(side(1), side(1, factor=1.05, threads=17.0))
     assert "17 runnable threads" in found.root_cause
