@@ -26,6 +26,9 @@ WARM_UP_STEPS = 5
 """Number of steps after a start that say nothing about the pace: kernels are compiled, caches
 filled."""
 
+BLOCK = 20.0
+"""How many times a step or a cell, whichever is shorter, the time must last over which steps are
+counted: the step time is then known to some 2 %."""
 IDLE_SHARE = 0.75
 """Share of its usual level below which a GPU's power is a dip."""
 TOP_LEVEL = 0.97
@@ -103,23 +106,49 @@ class JobCase:
         return timeline.superseded(self.line, self.times)
 
     @cached_property
-    def durations(self) -> Floats:
-        """(T,) step times where a step ended, otherwise NaN; from steps per second if not
-        recorded."""
+    def recorded_durations(self) -> Floats:
+        """(T,) step times where a step ended, otherwise NaN; all NaN if they are not recorded."""
         panel = self.view.panel("train.step_time")
-        if not panel.empty:
-            slowest = stats.largest(panel.values, 0)
-            if self.line.advances.size:
-                # A value that is only carried on after the last step is not a new one.
-                slowest = np.where(self.times <= (self.line.last_progress or 0.0), slowest, np.nan)
-            return slowest
-        out = np.full(self.times.size, np.nan)
-        rises = np.diff(self.line.steps)
-        good = rises > 0
-        at = np.searchsorted(self.times, self.line.advances[1:][good])
-        inside = at < self.times.size
-        out[at[inside]] = (np.diff(self.line.advances)[good] / rises[good])[inside]
-        return out
+        if panel.empty:
+            return np.full(self.times.size, np.nan)
+        slowest = stats.largest(panel.values, 0)
+        if self.line.advances.size:
+            # A value that is only carried on after the last step is not a new one.
+            slowest = np.where(self.times <= (self.line.last_progress or 0.0), slowest, np.nan)
+        return slowest
+
+    @property
+    def durations(self) -> Floats:
+        """(T,) step times as they are recorded, or else as counted from the steps that were
+        done."""
+        recorded = not self.view.panel("train.step_time").empty
+        return self.recorded_durations if recorded else self.counted_durations[0]
+
+    @cached_property
+    def counted_durations(self) -> tuple[Floats, Bools]:
+        """(T,) seconds a step took in steady training, by how far the steps rose, and the first
+        cell of each block of cells that has one value.
+
+        The step is read once a cell: of two readings it is known only to a step, or to a cell, how
+        far apart they are. So a block is so long that this hardly matters.
+        """
+        values, first = np.full(self.times.size, np.nan), np.zeros(self.times.size, dtype=bool)
+        line = self.line
+        usual = line.step_seconds if np.isfinite(line.step_seconds) else self.cell
+        least = BLOCK * min(usual, self.cell)
+        for left, right in stats.runs(self.steady):
+            inside = (line.advances >= self.times[left]) & (line.advances <= self.times[right - 1])
+            at, steps = line.advances[inside], line.steps[inside]
+            begin = 0
+            for end in range(1, at.size):
+                if at[end] - at[begin] < least:
+                    continue
+                if steps[end] > steps[begin]:
+                    cells = (self.times > at[begin]) & (self.times <= at[end])
+                    values[cells] = (at[end] - at[begin]) / (steps[end] - steps[begin])
+                    first[int(np.argmax(cells))] = True
+                begin = end
+        return values, first
 
     @cached_property
     def activity(self) -> Floats:
@@ -152,7 +181,7 @@ class JobCase:
     @cached_property
     def checkpoints(self) -> tuple[CheckpointPause, ...]:
         """The checkpoints that were recognised."""
-        slow = checkpoints.slow_steps(self.line, self.durations, self.times)
+        slow = checkpoints.slow_steps(self.line, self.recorded_durations, self.times)
         period = self.options.checkpoint_period or self.logs.checkpoint_period
         return checkpoints.find(slow, self.line, self.saving, self.times, period)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
+import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.stop import ProgressStop
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, Link, Outcome
+from ray_sentinel.model.rank_names import runs
 
 
 def moment(at: float) -> str:
@@ -43,7 +46,8 @@ def count(number: float, things: str) -> str:
     """
     if round(number) == 1:
         for plural, one in (("errors", "error"), ("timeouts", "timeout"), ("retries", "retry"),
-                            ("packets", "packet"), ("notifications", "notification")):  # fmt: skip
+                            ("packets", "packet"), ("notifications", "notification"),
+                            ("replays", "replay"), ("rows", "row")):  # fmt: skip
             things = things.replace(plural, one)
     return f"{number:,.0f} {things}"
 
@@ -77,6 +81,39 @@ def job_stops(case: JobCase, stop: ProgressStop, at: float) -> Link:
     """The end of the job's steps as the end of a causal chain."""
     return Link(role="symptom", text="the job stops", at=at, uncertainty=stop.uncertainty,
                 metric=case.line.metric, promql=case.promql("train.step"))  # fmt: skip
+
+
+def cards(found: Iterable[tuple[str, str]]) -> str:
+    """GPUs, given as host and number, for people; those of one host together.
+
+    >>> cards([("n1", "0"), ("n1", "1"), ("n1", "2"), ("n3", "7")])
+    'GPUs 0-2 of n1, GPU 7 of n3'
+    """
+    by_host: dict[str, list[str]] = {}
+    for host, gpu in sorted(set(found)):
+        by_host.setdefault(host, []).append(gpu)
+    return listed([f"{_numbers(own)} of {host}" for host, own in by_host.items()])
+
+
+def _numbers(gpus: Sequence[str]) -> str:
+    if len(gpus) == 1:
+        return f"GPU {gpus[0]}"
+    if all(gpu.isdecimal() for gpu in gpus):
+        return f"GPUs {', '.join(runs(sorted(map(int, gpus))))}"
+    return f"GPUs {listed(gpus, 8)}"
+
+
+def of_hosts(anomalies: Iterable[Anomaly]) -> list[Anomaly]:
+    """The first of each kind on each host, with the number of further GPUs that show the same."""
+    alike: dict[tuple[str, str], list[Anomaly]] = {}
+    for one in anomalies:
+        alike.setdefault((one.kind, one.host), []).append(one)
+    found = []
+    for same in alike.values():
+        more = len({one.gpu for one in same}) - 1
+        text = f"{same[0].text}; {more} more of its GPUs likewise" if more else same[0].text
+        found.append(msgspec.structs.replace(same[0], text=text))
+    return found
 
 
 def culprits_of(anomalies: Iterable[Anomaly]) -> tuple[CauseLocation, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import (
@@ -294,8 +294,7 @@ def _of_gpus(
     return Candidate(
         domain=domain,
         cause=cause,
-        text=f"{what} of {listed([f'GPU {gpu} of {host}' for host, gpu in sorted(names)], 4)}"
-        + (f" ({why.text})" if why.text else ""),
+        text=f"{what} of {wording.cards(names)}" + (f" ({why.text})" if why.text else ""),
         at=min(one.at for one in guilty),
         cells=cells,
         culprits=tuple(

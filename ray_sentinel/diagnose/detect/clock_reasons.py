@@ -43,10 +43,19 @@ def of_cards(case: JobCase, cards: Mapping[Card, Bools]) -> ClockReasons:
                 continue
             why = judge(row, values, cells & case.steady, ~cells & case.steady)
             if why:
-                first, last = (int(cell) for cell in np.flatnonzero(cells)[[0, -1]])
+                first, last = _span(values, cells)
                 kind, size = f"gpu.{panel.quantity.key[4:]}", stats.middle(values[cells])
                 found.setdefault(why, []).append(at_row(panel, row, kind, why, first, last, size))
     return ClockReasons(listed(list(found), 3), tuple(map(_as_one, found.values())))
+
+
+def _span(values: Floats, cells: Bools) -> tuple[int, int]:
+    """The first and the last cell of the time around ``cells`` in which the value is as in it."""
+    level = stats.middle(values[cells])
+    with np.errstate(invalid="ignore"):
+        same = stats.joined(np.abs(values - level) <= LEAST_WATTS / 2, 2) | cells
+    spans = [(left, right) for left, right in stats.runs(same) if cells[left:right].any()]
+    return spans[0][0], spans[-1][1] - 1
 
 
 def _as_one(alike: list[Anomaly]) -> Anomaly:

@@ -105,13 +105,15 @@ def _seconds(case: JobCase) -> tuple[Floats, str, str]:
 
 
 def _fresh(case: JobCase, steady: Floats) -> Floats:
-    """Each step's time once: a value that is read again before the next step ends does not count
-    again.
+    """Each step's time, or each counted one, once: a value that is read again before the next step
+    ends does not count again.
 
     The times are not smoothed either: the detection of a new level relies on independent values,
     and cuts single slow steps itself.
     """
     done = np.diff(case.line.front, prepend=np.nan) != 0.0
+    if case.view.panel("train.step_time").empty and np.isfinite(case.durations).any():
+        done = case.counted_durations[1]
     fresh = np.where(done, steady, np.nan)
     return fresh if np.isfinite(fresh).sum() >= 2 * LEAST_CELLS else steady
 

@@ -172,12 +172,14 @@ def _unseen(case: JobCase) -> list[CheckpointPause]:
         return []
     period = float(np.median(np.diff([one.step for one in saves])))
     found = []
+    # A pause of less does not stand out from how often the step is read.
+    unseen = max(3 * case.cell, line.step_seconds)
     step = saves[0].step - period
     while period >= 1.0 and step > line.steps[0]:
         index = int(np.searchsorted(line.steps, step))
         at, then = float(line.advances[index]), float(line.advances[index + 1])
         steps = float(line.steps[index + 1] - line.steps[index])
-        length = max(then - at - steps * line.step_seconds, case.cell)
+        length = max(then - at - steps * line.step_seconds, unseen)
         found.append(CheckpointPause(at, at + length, step, "period"))
         step -= period
     return found[::-1]

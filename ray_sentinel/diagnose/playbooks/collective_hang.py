@@ -210,7 +210,7 @@ def _where(found: list[StalledGpu], context: HangContext) -> str:
              if sum(one.host == host for one in found) == count[host]]  # fmt: skip
     if len(hosts) == len(count):
         return f"the GPUs of {listed(hosts)}"
-    return listed([f"GPU {one.gpu} of {one.host}" for one in found])
+    return wording.cards((one.host, one.gpu) for one in found)
 
 
 def _held_up(case: JobCase, stop: stops.ProgressStop, hosts: list[str]) -> str:

@@ -40,6 +40,7 @@ def run(case: JobCase) -> Diagnosis:
     hosts = sorted({one.host for one in found if one.unit == first.unit})
     shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
     where = f"{first.unit} on {f'all {len(hosts)} hosts' if shared else listed(hosts)}"
+    room = first.text.partition(": ")[2]
     then = "; the job stopped after it" if ended else ". The job went on meanwhile"
     links = wording.linked(found[:6])
     if stop is not None and ended:
@@ -47,7 +48,7 @@ def run(case: JobCase) -> Diagnosis:
     return Diagnosis(
         outcome="found",
         cause="disk-full",
-        root_cause=f"No room is left on {where} ({first.text}){then}.",
+        root_cause=f"No room is left on {where} ({room}){then}.",
         confidence=0.8 if ended else 0.7,
         weight=0.75 if ended else 0.4,
         onset=first.at,

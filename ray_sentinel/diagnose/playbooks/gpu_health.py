@@ -131,8 +131,9 @@ def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
         "GPUs wait for the slowest."
     )
     anomalies = sorted(candidate.anomalies, key=lambda anomaly: anomaly.at)
-    anomalies.sort(key=lambda anomaly: anomaly.kind != "gpu.hot")
-    links = wording.linked(anomalies)
+    # What is set and what heats is the cause of what follows, which is seen as soon.
+    anomalies.sort(key=lambda anomaly: anomaly.kind not in {"gpu.hot", "gpu.power_limit"})
+    links = wording.linked(wording.of_hosts(anomalies))
     return Diagnosis(
         outcome="found",
         cause=candidate.cause,
@@ -306,8 +307,9 @@ def _full(case: JobCase) -> list[Anomaly]:
 def _present(case: JobCase, found: list[tuple[str, float, Anomaly]]) -> Diagnosis:
     cause, weight, first = found[0]
     same = [anomaly for other, _, anomaly in found if other == cause]
-    names = [f"GPU {one.gpu} of {one.host}" if one.gpu else one.host for one in same]
-    text = f"{_TITLES[cause]}: {listed(names)}. {first.text}. No effect on the step time is shown."
+    names = wording.cards((one.host, one.gpu) for one in same if one.gpu)
+    names = listed([*([names] if names else []), *(one.host for one in same if not one.gpu)])
+    text = f"{_TITLES[cause]}: {names}. {first.text}. No effect on the step time is shown."
     return Diagnosis(
         outcome="found",
         cause=cause,

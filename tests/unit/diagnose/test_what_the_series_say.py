@@ -102,6 +102,9 @@ def test_why_the_driver_holds_clocks_down_is_told() -> None:
     assert {one.host for one in answer.culprits} == {"n1"}
     assert "power limit 450 W, otherwise 700 W, driver's reason sw_power_cap" in answer.root_cause
     assert "thermal_slowdown" not in answer.root_cause
+    assert "of GPUs 0-3 of n1" in answer.root_cause
+    assert "power limit 450 W" in answer.chain[0].text
+    assert len(answer.chain) == 4, "a line for each kind, not for each card"
     assert any(fact.metric == "hw_gpu_throttle_reason" for fact in answer.evidence)
 
 
