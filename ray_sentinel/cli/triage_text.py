@@ -35,7 +35,8 @@ def _lines(answer: Triage) -> Iterator[tuple[str, str]]:
     for culprit in answer.culprits:
         yield "bold", f"culprit: {_culprit(culprit)}"
     if answer.exception is not None:
-        yield "", f"exception: {answer.exception.kind} at {answer.exception.frame or '?'}"
+        frame = answer.exception.frame
+        yield "", f"exception: {answer.exception.kind}{f' at {frame}' if frame else ''}"
     yield from _progress(answer)
     if answer.evidence:
         yield "bold", "evidence"

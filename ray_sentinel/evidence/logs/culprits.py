@@ -72,7 +72,8 @@ def name_culprits(
         if accused:
             return tuple(_culprit(o, processes, "its heartbeats stopped") for o in accused)
     origin = _ranked(cause, _accused_process(cause, files), hits)
-    if origin.rank is None and origin.pid is None and origin.local_rank is None:
+    open_to_others = cause.signature.accuses != "nobody"
+    if open_to_others and origin.rank is None and origin.pid is None and origin.local_rank is None:
         origin = _joined(origin, _from_another_line(cause, hits, files))
     if _empty(origin) and kind in _ASKED_ALIKE:
         origin = _alone(cause, hits)
@@ -302,7 +303,7 @@ def _ranked(hit: Hit, origin: Origin, hits: Sequence[Hit]) -> Origin:
 
 def _by_exit(kind: str, hits: Sequence[Hit], cause: Hit) -> Origin:
     """The first failed rank as the launcher saw it, for a cause whose line names no process."""
-    if kind in _COMMON_FATE:
+    if kind in _COMMON_FATE or _told_by_several(cause, hits):
         return NOBODY
     hits = [hit for hit in hits if not explained(hit)]
     rows = [hit for hit in hits if hit.exit is not None and hit.exit.root]
@@ -318,6 +319,15 @@ def _by_exit(kind: str, hits: Sequence[Hit], cause: Hit) -> Origin:
     if first is None or not _names_one(first):
         return NOBODY  # srun names a range of tasks: any of them may have been the first
     return _ranked(first, named_by(first).filled(first.origin), hits)
+
+
+def _told_by_several(cause: Hit, hits: Sequence[Hit]) -> bool:
+    """Whether nameless processes printed the line, and several ranks failed alike: the one whose
+    end the launcher noticed first is as good as any other."""
+    same = (hit.signature.id == cause.signature.id and hit.text == cause.text for hit in hits)
+    rows = [hit.exit for hit in hits if hit.exit is not None]
+    first = {row.code for row in rows if row.root}
+    return sum(same) > 1 and len({row.rank for row in rows if row.code in first}) > 1
 
 
 def _names_one(hit: Hit) -> bool:

@@ -23,14 +23,16 @@ def evidence(
         lines = [case.show(hit, "trouble") for hit in _one_each(hits, set())[:_EVIDENCE]]
         return tuple(_last_signs(case) + lines)
     lines = [case.show(cause, "first cause")]
-    seen = {cause.signature.id}
-    for hit in hits:
-        if hit is not cause and hit.origin.rank is not None and hit.origin.rank in ranks:
-            lines.append(case.show(hit, "of the culprit"))
-            if len(lines) >= _EVIDENCE // 2:
-                break
+    own = [
+        hit
+        for hit in hits
+        if hit is not cause and hit.origin.rank is not None and hit.origin.rank in ranks
+    ][: _EVIDENCE // 2 - 1]
+    lines += [case.show(hit, "of the culprit") for hit in own]
+    shown = {id(hit) for hit in own}
     kind = cause.signature.kind
-    for hit in _one_each(hits, seen)[: _EVIDENCE - len(lines)]:
+    more = [hit for hit in _one_each(hits, {cause.signature.id}) if id(hit) not in shown]
+    for hit in more[: _EVIDENCE - len(lines)]:
         lines.append(case.show(hit, "same cause" if hit.signature.kind == kind else "echo"))
     return tuple(lines)
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 from tests.support.log_cases.parts import (
     ANYBODY,
     MAXTEXT_STEPS,
+    NOBODY,
     STEPS,
     Case,
+    torchrun_table,
     watchdog,
 )
 
@@ -289,6 +291,29 @@ torch._inductor.exc.InductorError: CompilationError: at 8:11: error
 (TrainController pid=100)   File "/app/train.py", line 51, in train_func
 (TrainController pid=100)     ray.train.report(metrics, checkpoint=ckpt)
 (TrainController pid=100) OSError: When initiating multiple part upload for key 'run/checkpoint_3/model.pt' in bucket 'bkt': AWS Error ACCESS_DENIED during CreateMultipartUpload operation: User is not authorized
+""",
+    ),
+    "loss is nan on several ranks": Case(
+        "nan-loss",
+        NOBODY,
+        STEPS
+        + "Loss is nan, stopping training\n" * 3
+        + torchrun_table(1, 1, 3322, 1, "3").replace(
+            "  <NO_OTHER_FAILURES>\n",
+            "[1]:\n  time      : 2025-05-01_10:10:05\n  host      : node3\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 3323)\n  error_file: <N/A>\n  traceback : none\n",
+        ),
+    ),
+    "loss is nan on one rank": Case(
+        "nan-loss",
+        {"rank": 1},
+        STEPS + "Loss is nan, stopping training\n" + torchrun_table(1, 1, 3322, 1, "3"),
+    ),
+    "two versions of nccl": Case(
+        "nccl-init",
+        NOBODY,
+        """node-1:700:790 [0] init.cc:1077 NCCL WARN Mismatched NCCL version detected : rank 8 version 22304 rank 0 version 22105
+[rank0]: torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:317, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.21.5
+[rank0]: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.
 """,
     ),
 }

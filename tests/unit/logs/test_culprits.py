@@ -178,3 +178,12 @@ def test_who_ended_of_a_watchdog_waited_for_the_silent_one(tmp_path: Path) -> No
     )
     lines = "".join(WATCHDOG.format(n) for n in (0, 1, 3))
     assert named(triage(tmp_path, "world_size=4\n" + STEPS + lines + ends)) == [2]
+
+
+def test_a_line_of_the_culprit_is_shown_once(tmp_path: Path) -> None:
+    killed = "[rank3]: RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    ended = "E0501 10:20:09.000000 88 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 3 (pid: 903) of binary: /usr/bin/python\n"
+    told = triage(tmp_path, STEPS + killed + ended + WATCHDOG.format(3))
+    shown = [(line.file, line.line) for line in told.evidence]
+    assert named(told) == [3]
+    assert len(shown) == len(set(shown)) == 3
