@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ray_sentinel.model.progress import RayExit
 from ray_sentinel.model.ray_calls import EndedCalls, FailedCall, PendingGroup, RayCall
 from ray_sentinel.model.stacks import StackFact
 from tests.support import ray_story
@@ -622,6 +623,16 @@ def detached(*, own: bool = True) -> RayStory:
         story.call(main, workers[0], "generate")
     story.call(workers[0] if own else main, scorer, "score")
     story.run(60)
+    return story
+
+
+def ends_unnoticed(*, noticed_after: int = 60) -> RayStory:
+    """The process of a rollout is killed, and Ray does not notice it for so many seconds: what the
+    process had forked keeps its connections open."""
+    story, main, (first, _) = rollouts()
+    story.call(main, first, "generate", "queued")
+    story.exits = [RayExit(process=first.id, at=story.now, signal=9)]
+    story.run(noticed_after)
     return story
 
 

@@ -35,7 +35,13 @@ from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident
 from ray_sentinel.model.placement import PlacedGroup, Placement
-from ray_sentinel.model.progress import ProcessState, RankSnapshot, RayProcess, Snapshot
+from ray_sentinel.model.progress import (
+    ProcessState,
+    RankSnapshot,
+    RayExit,
+    RayProcess,
+    Snapshot,
+)
 from ray_sentinel.model.ray_calls import (
     CallKind,
     CallState,
@@ -296,6 +302,8 @@ class RayStory:
     """Processes that Ray does not know, and that are looked at because they are to answer."""
     unseen: list[StoryProcess] = field(default_factory=list)
     """Processes whose stacks cannot be taken."""
+    exits: list[RayExit] = field(default_factory=list)
+    """The ends of processes that agents saw, and that Ray has not noticed."""
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
     _sequence: int = 0
@@ -494,8 +502,13 @@ class RayStory:
                     engine=next((e.job for e in self.served if e.above is one), ""),
                 )
                 for one in self.processes
+                if not self._has_ended(one)
             ),
+            ray_exits=tuple(self.exits),
         )
+
+    def _has_ended(self, one: StoryProcess) -> bool:
+        return any(ended.process == one.id for ended in self.exits)
 
     def _samples(self) -> tuple[SampleBatch, ...]:
         told = [self.gauges, *(engine.samples() for engine in self.served)]
@@ -576,7 +589,11 @@ class RayStory:
                 LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
             ),
             rounds=tuple(
-                tuple(one.fact(self.now - ago) for one in mine if one not in self.unseen)
+                tuple(
+                    one.fact(self.now - ago)
+                    for one in mine
+                    if one not in self.unseen and not self._has_ended(one)
+                )
                 for ago in (1.0, 0.0)
             ),
             answers=tuple(self.asked),

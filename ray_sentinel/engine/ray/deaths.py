@@ -27,6 +27,8 @@ JOIN_SECONDS = 1.5
 """Seconds for which a death waits for its node's report."""
 LOSS_SECONDS = 2.5
 """Seconds for which the death of an actor waits for its driver's, which may follow."""
+NOTICE_SECONDS = 15.0
+"""Seconds within which Ray notices the end of a process, also on a busy machine."""
 BEFORE_SECONDS = 30.0
 """Seconds before a driver's end within which a failure may have caused it."""
 CLOCKS_SECONDS = 1.0
@@ -188,6 +190,16 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         found = (self._joined(death) for death in reversed(self._actors.get(place, ())))
         return next((one for one in found if one.cause != "exception"), None)
 
+    def unnoticed(self, node: str, pid: int, now: float) -> str:
+        """How a process ended that Ray must have noticed by now, as its agent saw it; empty if it
+        saw no such end."""
+        seen = self.exits.get(node, {}).get(pid)
+        if seen is None or now - seen.at < NOTICE_SECONDS:
+            return ""
+        if seen.signal is not None:
+            return f"was {KILLED}{_signal_name(seen.signal)}"
+        return "has ended" if seen.code is None else f"exited with status {seen.code}"
+
     def is_waiting(self, place: Place, ended_at: float, now: float) -> bool:
         """Whether the cause of a process's end may still be reported."""
         node, pid = place
@@ -230,11 +242,14 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         if known and not failed:
             return death
         if signal is not None:
-            named = SIGNAL_NAMES.get(signal, f"SIG {signal}").removeprefix("SIG")
-            return _with(death, "signal", f"{KILLED}{named}", "pidfd")
+            return _with(death, "signal", f"{KILLED}{_signal_name(signal)}", "pidfd")
         if seen.code is not None:
             return _with(death, "exited", f"exited with status {seen.code}", "pidfd")
         return death
+
+
+def _signal_name(signal: int) -> str:
+    return SIGNAL_NAMES.get(signal, f"SIG {signal}").removeprefix("SIG")
 
 
 def _asked_to_end(seen: SeenExit) -> bool:

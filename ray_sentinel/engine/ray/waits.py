@@ -100,7 +100,8 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
         # A case about the ranks would not show a circle.
         since = NEVER if seen.root.kind == "circle" else seen.first_at
         if kind and not _is_the_ranks(view, seen.root.processes, now, since):
-            yield _verdict(view, job, seen.root, kind)
+            ended = kind == "actor-dead"
+            yield _verdict(view, job, _ended(view, seen.root, now) if ended else seen.root, kind)
     for standing in job.standing.values():
         # All that is known of a call that is not reported to Ray is that somebody waits for it.
         if not standing.member.methods and standing.round_in is None:
@@ -138,11 +139,23 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         return "driver-stuck" if stuck and job.silence(now) > job.timeout else None
     if root.kind == "works":
         return _round_kind(view, job, standing, now) if standing is not None else None
+    if root.kind == "mute" and _unnoticed_end(view, member, now):
+        return "actor-dead" if seen.is_sure() else None
     if root.kind == "mute":
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.timeout
         return "unknown" if sure else None
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _unnoticed_end(view: ClusterView, member: RootMember, now: float) -> str:
+    """How an actor's process has ended, if Ray still takes it for alive; empty if it has not ended.
+    Ray notices an end by the process's connections, which the processes that it has forked may
+    keep open."""
+    actor = next((one for one in view.ray.table.actors if one.id == member.actor), None)
+    if actor is None or view.ray.tracks.get(actor.node, {}).get(actor.pid) is not None:
+        return ""
+    return view.deaths.unnoticed(actor.node, actor.pid, now)
 
 
 def _is_not_given(view: ClusterView, job: RayJobView, root: WaitRoot, now: float) -> bool:
@@ -364,6 +377,13 @@ def _root_of(standing: StandingMember) -> WaitRoot:
     )
 
 
+def _ended(view: ClusterView, root: WaitRoot, now: float) -> WaitRoot:
+    """A root that could not be looked at because its process has ended."""
+    why = f"{_unnoticed_end(view, root.processes[0], now)}, which Ray has not noticed"
+    sentence = f"{root.sentence.removesuffix(root.why)}{why}"
+    return msgspec.structs.replace(root, why=why, sentence=sentence)
+
+
 def _broken_kind(root: WaitRoot) -> FaultKind:
     return next((kind for kind in BROKEN if kind == root.fault), "actor-stuck")
 
@@ -479,6 +499,8 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
             f"learned: {root.why}"
         )
     others = f"; {others}{meeting}" if root.waiters else ""
+    if kind == "actor-dead":
+        return f"{member.label} on {member.process.host} {root.why}{others}"
     runs = f" in {member.methods[0]}" if member.methods else ""
     if root.kind == "works":
         place = root.why.removeprefix(GOES_ON)

@@ -28,6 +28,7 @@ from tests.support.ray_stories import (
     detached,
     driver_asleep,
     driver_spins,
+    ends_unnoticed,
     event_loop_rests,
     first_constructor,
     group_full,
@@ -149,6 +150,18 @@ class TestNamed:
         assert (incident.kind, culprit.role, culprit.reason) == (kind, "driver", why)
         assert story.chain() == []
         assert "driver: " + why in story.engine.status(story.now)[2][0].waits
+
+    def test_an_actor_whose_end_ray_has_not_noticed(self) -> None:
+        incident = ends_unnoticed().incident()
+        assert incident.kind == "actor-dead"
+        assert incident.verdict is not None
+        told = "was killed by SIGKILL, which Ray has not noticed"
+        assert incident.verdict.summary == f"Rollout 0 on host1 {told}; 1 process waits"
+        assert [one.reason for one in incident.verdict.culprits] == [told]
+        assert incident.verdict.evidence[0].text.endswith(told)
+
+    def test_an_end_that_ray_may_yet_notice_is_no_incident(self) -> None:
+        assert not ends_unnoticed(noticed_after=12).engine.incidents()
 
     @pytest.mark.parametrize("own", [True, False], ids=["by an actor", "by the driver"])
     def test_an_actor_that_outlives_its_job_and_is_called(self, own: bool) -> None:
