@@ -92,9 +92,9 @@ def this_node() -> Node:
 
 
 def ray_metrics_url(node_id: str) -> str:
-    """Where a Ray node serves its own metrics; "" if Ray does not tell."""
+    """Where a Ray node serves its own metrics; "" if Ray does not tell, or it serves none."""
     for entry in ray.nodes():
-        if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort")):
+        if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort", 0)) > 0:
             return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
     return ""
 

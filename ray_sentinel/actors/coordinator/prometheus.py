@@ -97,7 +97,8 @@ class PrometheusKeeper:
 
 
 def ray_targets(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Ray's own metrics: ``host:port`` → host label, for the living nodes."""
+    """Ray's own metrics: ``host:port`` → host label, for the living nodes that serve them (a Ray
+    without its dashboard has the port -1)."""
     entries = list(entries)
     nodes = ray_nodes(entries)
     return {
@@ -105,5 +106,5 @@ def ray_targets(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             nodes[entry["NodeID"]], nodes.values()
         )
         for entry in entries
-        if entry.get("Alive") and entry.get("MetricsExportPort")
+        if entry.get("Alive") and entry.get("MetricsExportPort", 0) > 0
     }

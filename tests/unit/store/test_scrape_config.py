@@ -98,5 +98,6 @@ def test_targets_of_ray_are_those_that_live() -> None:
             **more,
         }
 
-    found = ray_targets([entry(1), entry(2, Alive=False), entry(3, MetricsExportPort=0)])
+    silent = entry(3, MetricsExportPort=0), entry(4, MetricsExportPort=-1)
+    found = ray_targets([entry(1), entry(2, Alive=False), *silent])
     assert found == {"10.0.0.1:8080": "node1"}
