@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import apart, processor_time, streams
+from tests.support.lasting import Lasting
 
 # How long an example takes is the machine's matter: one that is busy must not fail it.
 settings.register_profile("any-machine", deadline=None)
@@ -49,6 +50,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ends_what_others_shared(request: pytest.FixtureRequest) -> None:
+    Lasting.end_all_but(request.fixturenames)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -51,7 +51,7 @@ class Scene:
     def __init__(self, cluster: RayCluster, folder: Path, run: Run) -> None:
         self.cluster, self.folder, self.run = cluster, folder, run
         self.ranks: list[subprocess.Popen[bytes]] = []
-        cluster.up(folder / "log")
+        cluster.up_by_command(folder / "log")
         link = json.loads(cluster.run("status", "--link", "--json").stdout)["link"]
         self.page = WatchedPage(link)
         for rank in range(2):

@@ -1,7 +1,9 @@
-"""Real Ray clusters for integration tests, one for all of them where they leave it as it was."""
+"""Real Ray clusters for integration tests, one for all of them where they leave it as it was, and
+one watch for many."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lasting import Lasting
 from tests.support.parts import WRAPPERS, lacking
 from tests.support.ray_cluster import RayCluster, Watched
 
@@ -21,7 +24,7 @@ def ray_cluster() -> Iterator[RayCluster]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", os.pathsep.join([os.environ["PATH"], str(WRAPPERS)]))
-        cluster = RayCluster()
+        cluster = RayCluster(autoscaler=True, metrics=True)
     yield cluster
     cluster.stop()
 
@@ -48,9 +51,33 @@ def watched_by_all(
     ray_cluster.down()
 
 
+@pytest.fixture(scope="session")
+def lasting_watch(
+    ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lasting[Watched]]:
+    def begin(undo: contextlib.ExitStack) -> Watched:
+        log = tmp_path_factory.mktemp("watched") / "log"
+        ray_cluster.up(log)
+        undo.callback(ray_cluster.down)
+        return Watched(undo.enter_context(ray_cluster.connected()), log)
+
+    watch = Lasting("watched_by_files", begin)
+    yield watch
+    watch.end()
+
+
+@pytest.fixture(scope="module")
+def watched_by_files(lasting_watch: Lasting[Watched]) -> Watched:
+    """The same for all files that ask for it, as long as a stream runs no other between them: tests
+    that end their jobs, and do not care which others the cluster has seen."""
+    return lasting_watch.get()
+
+
 @pytest.fixture
-def ray_train() -> None:
-    """Ray Train's own dependencies must be there."""
+def ray_train(ray_cluster: RayCluster) -> Iterator[None]:
+    """Ray Train's own dependencies must be there; what it leaves in the cluster is ended."""
     missing = [name for name in ("pandas", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
         lacking(f"Ray Train lacks {', '.join(missing)}: pip install 'ray[train]'")
+    yield
+    ray_cluster.end_left_actors()

@@ -81,12 +81,14 @@ class HealthyJob:
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 @pytest.fixture(scope="module")
-def healthy(ray_cluster: RayCluster, watched_by_all: Watched) -> Iterator[Mapping[str, HealthyJob]]:
+def healthy(
+    ray_cluster: RayCluster, watched_by_files: Watched
+) -> Iterator[Mapping[str, HealthyJob]]:
     """They run beside each other, for they mostly wait."""
     jobs = {name: HealthyJob(ray_cluster, name, *more) for name, more in OTHERS.items()}
     jobs |= {what: HealthyJob(ray_cluster, what, what, *more) for what, more in CALM.items()}

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import logging
 import os
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import msgspec
 
 from ray_sentinel.actors.messages import AgentInfo
+from ray_sentinel.config import absolute, load
 from ray_sentinel.model.status import Status
+from tests.support.living import descendants
 from tests.support.waiting import eventually
 
 T = TypeVar("T")
@@ -26,17 +30,35 @@ STARTS = 3
 """Ray gives a node 30 s to appear; a cluster that does not come up is begun anew."""
 UP_SECONDS = 90.0
 """For the agents to report, however much else is started on the machine."""
+PARTS = Path(__file__).with_name("ray_parts")
+"""What is started instead of Ray's own programs."""
 
 
 class RayCluster:
-    """Its own processes, its own ports; no other cluster on the machine is touched."""
+    """Its own processes, its own ports; no other cluster on the machine is touched.
+
+    It has no dashboard, and nothing that prints workers' output on drivers' terminals (but see
+    ``printing``): such processes of Ray's would take a third of what a cluster costs.
+    """
 
     def __init__(
-        self, head_cpus: int = 1, addresses: tuple[str, ...] = ADDRESSES, client_port: int = 0
+        self,
+        head_cpus: int = 1,
+        addresses: tuple[str, ...] = ADDRESSES,
+        client_port: int = 0,
+        autoscaler: bool = False,
+        metrics: bool = False,
     ) -> None:
-        """With ``client_port`` the head also serves Ray Client there."""
+        """With ``client_port`` the head also serves Ray Client there; with ``autoscaler`` Ray's
+        monitor tells what the autoscaler does, and with ``metrics`` nodes serve Ray's own."""
         self.port = 20_000 + os.getpid() % 10_000
-        head: dict[str, Any] = {"num_cpus": head_cpus, "include_dashboard": False}
+        self._metrics = metrics
+        head: dict[str, Any] = {
+            "num_cpus": head_cpus,
+            "include_dashboard": False,
+            "include_log_monitor": False,
+            "no_monitor": not autoscaler,
+        }
         if client_port:
             head["ray_client_server_port"] = client_port
         for attempts_left in reversed(range(STARTS)):
@@ -51,19 +73,36 @@ class RayCluster:
     def _start(self, head: dict[str, Any], addresses: tuple[str, ...]) -> None:
         from ray.cluster_utils import Cluster
 
-        logging.getLogger("ray").setLevel(logging.ERROR)
         self._cluster = Cluster()
         self._nodes: dict[str, Any] = {}
-        with contextlib.redirect_stderr(io.StringIO()):
-            self._cluster.add_node(**head)
+        # Without a dashboard Ray starts its process all the same, unless its port is taken.
+        logging.getLogger("ray").setLevel(logging.CRITICAL)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self._add(**head, dashboard_port=taken.getsockname()[1])
+        logging.getLogger("ray").setLevel(logging.ERROR)
         self.address = str(self._cluster.address)
         for address in addresses:
             self.add(address)
 
     def add(self, address: str) -> None:
         """One more node."""
-        with contextlib.redirect_stderr(io.StringIO()):
-            self._nodes[address] = self._cluster.add_node(num_cpus=2, node_ip_address=address)
+        self._nodes[address] = self._add(num_cpus=2, node_ip_address=address)
+
+    def _add(self, **arguments: Any) -> Any:
+        arguments["setup_worker_path"] = str(PARTS / "setup_worker.py")
+        agent = contextlib.nullcontext() if self._metrics else _without_dashboard_agent()
+        with contextlib.redirect_stderr(io.StringIO()), agent:
+            return self._cluster.add_node(**arguments)
+
+    @contextlib.contextmanager
+    def printing(self) -> Iterator[None]:
+        """Drivers print what their workers print, for which a process of Ray's reads all logs."""
+        head = self._cluster.head_node
+        head.start_log_monitor()
+        try:
+            yield
+        finally:
+            head.kill_log_monitor()
 
     def remove(self, address: str) -> None:
         """Kill a node, without a word to the cluster."""
@@ -135,16 +174,80 @@ class RayCluster:
                 process.kill()
 
     def up(self, log_dir: Path, **more: str) -> None:
-        """Watch the cluster, and fail where a node is not."""
+        """Watch the cluster, and fail where a node is not: as the command does, whose imports
+        take twice as long, unless this process is a driver already."""
+        if _is_driver():
+            self.up_by_command(log_dir, **more)
+            return
+        from ray_sentinel.actors.deployment import cluster, deploy
+        from ray_sentinel.actors.deployment.helper import wait_until_watched
+
+        told = load(environ=self.environ(**more), overrides={"log_dir": str(log_dir)})
+        with cluster.connect(self.address, ship=True) as ray:
+            deployed = deploy.ensure(ray, absolute(told, Path.cwd()))
+            status = wait_until_watched(ray, deployed.coordinator, UP_SECONDS)
+        assert status.nodes
+        assert status.unwatched == ()
+
+    def up_by_command(self, log_dir: Path, **more: str) -> None:
+        """The same without that this process joins the cluster."""
         patiently = ("--timeout", str(UP_SECONDS))
         ended = self.run("up", "--log-dir", str(log_dir), *patiently, "--json", **more)
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
     def down(self) -> None:
-        """Stop watching, and fail where something is left."""
-        ended = self.run("down", "--json")
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        assert json.loads(ended.stdout)["left"] == []
+        """Stop watching, and fail where something is left: as the command does."""
+        from ray_sentinel.actors.deployment import deploy
+
+        with self._joined() as ray:
+            assert deploy.down(ray) == []
+
+    def end_left_actors(self) -> None:
+        """End those of Ray Train that outlive its drivers, and look around for as long as the
+        cluster lives: one that has a name, and one that has none."""
+        from ray_sentinel.actors.names import NAMESPACE
+
+        with self._joined() as ray:
+            for one in ray.util.list_named_actors(all_namespaces=True):
+                if one["namespace"] != NAMESPACE:
+                    with contextlib.suppress(ValueError):  # it has just ended
+                        ray.kill(ray.get_actor(one["name"], one["namespace"]))
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                if b"ray::PlacementGroupCleaner" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def _joined(self) -> Iterator[Any]:
+        """By the connection that this process has, or by one of its own."""
+        with contextlib.nullcontext() if _is_driver() else self.connected():
+            yield sys.modules["ray"]
+
+
+def _is_driver() -> bool:
+    """Whether this process has joined a cluster, and can join none as another job."""
+    ray: Any = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+@contextlib.contextmanager
+def _without_dashboard_agent() -> Iterator[None]:
+    """Raylets that are started meanwhile start a small process instead."""
+    from ray._private import services
+
+    start: Callable[..., Any] = services.start_ray_process
+    theirs = str(Path(services.RAY_PATH) / "dashboard" / "agent.py")
+    ours = str(PARTS / "dashboard" / "agent.py")
+
+    def start_lighter(command: list[str], *arguments: Any, **more: Any) -> Any:
+        words = [
+            word.replace(theirs, ours) if word.startswith("--dashboard_agent_command=") else word
+            for word in command
+        ]
+        return start(words, *arguments, **more)
+
+    with mock.patch.object(services, "start_ray_process", start_lighter):
+        yield
 
 
 def _living(ray: Any) -> set[str]:

@@ -12,7 +12,9 @@ clusters, one after the other, and the others what is left, the last of them fro
 
 from __future__ import annotations
 
+import functools
 import os
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -46,6 +48,10 @@ LONG = (
     "tests/packaging/",
 )
 """Where the long files are, the longest first."""
+SHARED_WATCH = "watched_by_files"
+"""The fixture of files whose tests share a watch: a worker runs them one after the other."""
+FAULTS = "tests/faults/"
+"""Files that share a cluster of their own: one worker runs them."""
 UNIT = "tests/unit/"
 """What the worker behind the others runs."""
 MOST = 8
@@ -66,21 +72,44 @@ class Files(LoadScopeScheduling):
         config.option.loadscopereorder = False
         super().__init__(config, log)
         self.together = together
+        self._watching: set[WorkerController] = set()
+        """Workers whose last file has left the watch that others share."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
+        if file.startswith(FAULTS) and not self.together:
+            return FAULTS
         disturbing = file.startswith(ALONE) and not file.startswith(NO_RANKS)
         return "ranks" if disturbing and self.together else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        ordered = sorted(self.workqueue, key=_place)
+        watching = node in self._watching
+        ordered = sorted(
+            self.workqueue,
+            key=lambda file: (watching and not self._shares_watch(file), _place(file)),
+        )
         behind = apart.BEHIND in str(node.gateway.spec.python)
         if behind and not ordered[-1].startswith(UNIT):
             node.shutdown()
             return
         last = self.together and node.gateway.id == f"gw{self.numnodes - 1}" and self.numnodes > 1
-        self.workqueue.move_to_end(ordered[-1 if behind or last else 0], last=False)
+        file = ordered[-1 if behind or last else 0]
+        self._watching.discard(node)
+        if self._shares_watch(file):
+            self._watching.add(node)
+        self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
+
+    def _shares_watch(self, file: str) -> bool:
+        """Whether tests of this file use what others have begun."""
+        if file in ("ranks", FAULTS) or file.startswith(UNIT):
+            return False
+        return _mentions(self.config.rootpath / file, SHARED_WATCH)
+
+
+@functools.cache
+def _mentions(file: Path, word: str) -> bool:
+    return word in file.read_text()
 
 
 def _place(file: str) -> int:

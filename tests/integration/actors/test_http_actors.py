@@ -19,8 +19,8 @@ BUSY_SECONDS = 24.0
 
 
 @pytest.fixture(scope="module")
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 def job(watched: Watched, driver: int) -> JobStatus | None:

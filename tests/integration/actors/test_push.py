@@ -12,6 +12,12 @@ from tests.support.ray_cluster import RayCluster, Watched
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def watched(watched_by_files: Watched) -> Watched:
+    """What is pushed stays there, and runs beside others' jobs."""
+    return watched_by_files
+
+
 def test_push_reaches_every_node_and_runs(
     watched: Watched, ray_cluster: RayCluster, tmp_path: Path
 ) -> None:

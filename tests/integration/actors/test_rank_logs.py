@@ -17,6 +17,11 @@ from tests.support.watched_job import WatchedJob
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
+
+
 def test_a_rank_that_died_is_quoted_from_the_file_that_ray_keeps(
     ray_cluster: RayCluster, watched: Watched
 ) -> None:

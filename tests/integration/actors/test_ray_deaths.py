@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -60,97 +61,6 @@ def dying(cluster: RayCluster, folder: Path, *hows: str) -> Iterator[dict[str, D
         for job in jobs.values():
             job.driver.kill()
             job.driver.wait()
-
-
-LOSSES = {
-    "killed": ("signal", "control store", ""),
-    "crashed": ("signal", "control store", ""),
-    "unwanted": ("killed-by-ray", "control store", "ray.kill"),
-    "left": ("signal", "control store", ""),
-    "owner": ("signal", "control store", ""),
-    "child": ("owner-ended", "control store", ""),
-}
-"""Cause, witness and detail where nobody but the control store is asked."""
-DRIVERS = {
-    "killed": ("signal", ""),
-    "raises": ("exception", "ValueError"),
-    "finishes": ("finished", ""),
-    "falls": ("exception", "KeyError"),
-    "builds": ("exception", ""),
-    "unpacks": ("exception", ""),
-    "crushed": ("exception", ""),
-    "hidden": ("exception", ""),
-    "parts": ("exception", ""),
-    "leaves": ("exception", ""),
-    "unheard": ("exception", ""),
-}
-LIVED = {("losses", name) for name in LOSSES} | {
-    (how, name) for how in DRIVERS for name in (how, f"{how}-other")
-}
-"""Job and actor, before anything ends."""
-NEVER_BEGAN = {"broken": "constructor", "bare": "runtime-env"}
-"""Actors that their drivers failed by."""
-
-
-def test_the_control_store_tells_one_cause_for_each(
-    ray_cluster: RayCluster, tmp_path: Path
-) -> None:
-    told: list[RayDeath] = []
-    store = RayStore(ray_cluster.address)
-    deaths = RayDeathWatch(ControlStoreDeaths(store), told.extend)
-    table = RayTable(store, deaths.set_table)
-
-    def all_told() -> bool:
-        table.poll()
-        deaths.poll()
-        ended = {death.label for death in told}
-        return ended >= LOSSES.keys() and sum(d.what == "driver" for d in told) == len(DRIVERS)
-
-    def all_seen() -> bool:
-        table.poll()
-        return {(names().get(a.job), a.label) for a in table.table.actors if a.pid} >= LIVED
-
-    def names() -> dict[str, str]:
-        return {d.job: d.name.partition("-")[0] for d in table.table.drivers}
-
-    with store, dying(ray_cluster, tmp_path, "losses", *DRIVERS) as jobs:
-        eventually(all_seen, "the table shows all actors", 60.0)
-        of = names()
-        for job in jobs.values():
-            job.go_on()
-        jobs["killed"].driver.kill()
-        with contextlib.suppress(AssertionError):
-            eventually(all_told, "all deaths are told", 60.0)
-    lost = {d.label: d for d in told if d.what == "actor" and of[d.job] == "losses"}
-    found = {
-        label: (
-            lost[label].cause,
-            lost[label].witness,
-            detail if detail in lost[label].detail else lost[label].detail,
-        )
-        for label, (_, _, detail) in LOSSES.items()
-        if label in lost
-    }
-    assert found == LOSSES
-    ends = {of[d.job]: d for d in told if d.what == "driver"}
-    assert {how: (d.cause, DRIVERS[how][1] in d.detail) for how, d in ends.items()} == {
-        how: (cause, True) for how, (cause, _) in DRIVERS.items()
-    }
-    began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
-    assert began == NEVER_BEGAN
-    workers = {of[d.job]: d for d in told if d.what == "worker"}
-    crushed = {how: (d.cause, d.label, d.pid > 0) for how, d in workers.items()}
-    # What has asked and its driver end before the call is told everywhere, maybe.
-    cause, label, has_pid = crushed.pop("unheard")
-    assert (cause, label in ("crush", "task"), has_pid) == ("signal", True, True)
-    assert crushed == {
-        "crushed": ("signal", "crush", True),
-        "hidden": ("signal", "crush", True),
-        "parts": ("exited", "part", True),
-        "leaves": ("exited", "leave", True),
-    }
-    (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
-    assert (raised.method, raised.role) == ("Engine.generate", "Engine")
 
 
 NAMED = {
@@ -204,21 +114,136 @@ def seen_idle(watched: Watched) -> set[tuple[str, str]]:
     return {(job, member.label) for job, member in members if member.state == "idle"}
 
 
-def test_the_first_that_ended_is_named_and_none_of_the_others(
-    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
-) -> None:
-    expected = {(how, name) for how in (*NAMED, *UNNAMED) for name in (how, f"{how}-other")}
-    with dying(ray_cluster, tmp_path, *NAMED, *UNNAMED) as jobs:
-        eventually(lambda: expected <= seen_idle(watched), "all actors are seen", 60.0)
+LOSSES = {
+    "killed": ("signal", "control store", ""),
+    "crashed": ("signal", "control store", ""),
+    "unwanted": ("killed-by-ray", "control store", "ray.kill"),
+    "left": ("signal", "control store", ""),
+    "owner": ("signal", "control store", ""),
+    "child": ("owner-ended", "control store", ""),
+}
+"""Cause, witness and detail where nobody but the control store is asked."""
+DRIVERS = {
+    "killed": ("signal", ""),
+    "raises": ("exception", "ValueError"),
+    "finishes": ("finished", ""),
+    "falls": ("exception", "KeyError"),
+    "builds": ("exception", ""),
+    "unpacks": ("exception", ""),
+    "crushed": ("exception", ""),
+    "hidden": ("exception", ""),
+    "parts": ("exception", ""),
+    "leaves": ("exception", ""),
+    "unheard": ("exception", ""),
+}
+LIVED = {("losses", name) for name in LOSSES} | {
+    (how, name) for how in DRIVERS for name in (how, f"{how}-other")
+}
+"""Job and actor, before anything ends."""
+NEVER_BEGAN = {"broken": "constructor", "bare": "runtime-env"}
+"""Actors that their drivers failed by."""
+
+
+class Scene(NamedTuple):
+    """What comes of all jobs, which end at the same time."""
+
+    told: list[RayDeath]
+    """By Ray's control store alone."""
+    of: dict[str, str]
+    """What the jobs are called here, by Ray's names of them."""
+    seen: dict[str, tuple[str, str, list[str], str]]
+    """By the coordinator."""
+    lines: dict[tuple[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def scene(
+    ray_cluster: RayCluster,
+    watched_by_files: Watched,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Scene:
+    """It judges nothing: a test does, of what it is about."""
+    watched, told = watched_by_files, list[RayDeath]()
+    store = RayStore(ray_cluster.address)
+    deaths = RayDeathWatch(ControlStoreDeaths(store), told.extend)
+    table = RayTable(store, deaths.set_table)
+    members = {(how, name) for how in (*NAMED, *UNNAMED) for name in (how, f"{how}-other")}
+
+    of: dict[str, str] = {}
+
+    def all_seen() -> bool:
+        table.poll()
+        of.update({d.job: d.name.partition("-")[0] for d in table.table.drivers})
+        living = {(of.get(a.job), a.label) for a in table.table.actors if a.pid}
+        return living >= LIVED and members <= seen_idle(watched)
+
+    def all_told() -> bool:
+        table.poll()
+        deaths.poll()
+        ended = {death.label for death in told}
+        drivers = {of.get(death.job) for death in told if death.what == "driver"}
+        return ended >= LOSSES.keys() and drivers >= DRIVERS.keys()
+
+    def all_named() -> bool:
+        all_told()
+        return len(seen(watched)) >= len(NAMED)
+
+    def all_captured() -> bool:
+        return LAST_LINES.keys() <= quoted(watched).keys()
+
+    hows = dict.fromkeys(("losses", *DRIVERS, *NAMED, *UNNAMED))
+    with store, dying(ray_cluster, tmp_path_factory.mktemp("dying"), *hows) as jobs:
+        eventually(all_seen, "all actors are seen", 60.0)
         for job in jobs.values():
             job.go_on()
         jobs["killed"].driver.kill()
         os.kill(jobs["interrupted"].driver.pid, signal.SIGINT)
-        eventually(lambda: len(seen(watched)) >= len(NAMED), "the deaths are named", 40.0)
-        for how in ("finishes", "interrupted"):
-            jobs[how].driver.wait(20)
-        eventually(lambda: LAST_LINES.keys() <= quoted(watched).keys(), "captures", 60.0)
-    assert seen(watched) == NAMED
-    lines = quoted(watched)
+        with contextlib.suppress(AssertionError):
+            eventually(all_named, "the deaths are named", 40.0)
+            for how in ("finishes", "interrupted"):
+                jobs[how].driver.wait(20)
+        with contextlib.suppress(AssertionError):
+            eventually(all_told, "all deaths are told", 60.0)
+        with contextlib.suppress(AssertionError):
+            eventually(all_captured, "captures", 60.0)
+        return Scene(told, of, seen(watched), quoted(watched))
+
+
+def test_the_control_store_tells_one_cause_for_each(scene: Scene) -> None:
+    told, of = scene.told, scene.of
+    lost = {d.label: d for d in told if d.what == "actor" and of[d.job] == "losses"}
+    found = {
+        label: (
+            lost[label].cause,
+            lost[label].witness,
+            detail if detail in lost[label].detail else lost[label].detail,
+        )
+        for label, (_, _, detail) in LOSSES.items()
+        if label in lost
+    }
+    assert found == LOSSES
+    ends = {of[d.job]: d for d in told if d.what == "driver" and of[d.job] in DRIVERS}
+    assert {how: (d.cause, DRIVERS[how][1] in d.detail) for how, d in ends.items()} == {
+        how: (cause, True) for how, (cause, _) in DRIVERS.items()
+    }
+    began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
+    assert began == NEVER_BEGAN
+    workers = {of[d.job]: d for d in told if d.what == "worker"}
+    crushed = {how: (d.cause, d.label, d.pid > 0) for how, d in workers.items()}
+    # What has asked and its driver end before the call is told everywhere, maybe.
+    cause, label, has_pid = crushed.pop("unheard")
+    assert (cause, label in ("crush", "task"), has_pid) == ("signal", True, True)
+    assert crushed == {
+        "crushed": ("signal", "crush", True),
+        "hidden": ("signal", "crush", True),
+        "parts": ("exited", "part", True),
+        "leaves": ("exited", "leave", True),
+    }
+    (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
+    assert (raised.method, raised.role) == ("Engine.generate", "Engine")
+
+
+def test_the_first_that_ended_is_named_and_none_of_the_others(scene: Scene) -> None:
+    assert scene.seen == NAMED
     for who, said in LAST_LINES.items():
-        assert said in lines[who], lines
+        assert said in scene.lines[who], scene.lines

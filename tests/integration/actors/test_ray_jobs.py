@@ -24,8 +24,8 @@ SUPPORT = Path(__file__).parents[2] / "support"
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 @contextlib.contextmanager

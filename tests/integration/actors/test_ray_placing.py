@@ -41,7 +41,7 @@ ray.get(score.remote())
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_enable_autoscaler_v2", "1")
-        cluster = RayCluster(addresses=("127.0.0.2",))
+        cluster = RayCluster(addresses=("127.0.0.2",), autoscaler=True)
     cluster.up(tmp_path_factory.mktemp("log"))
     yield cluster
     cluster.down()

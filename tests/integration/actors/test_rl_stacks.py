@@ -25,8 +25,8 @@ STEPS = 8
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def test_a_rollout_that_stands_still_is_named_by_its_role(
     place: str,
 ) -> None:
     folder = tmp_path / "job"
-    with job(ray_cluster, folder, script) as log:
+    with ray_cluster.printing(), job(ray_cluster, folder, script) as log:
         pids = training(folder, 2, log)
         options = TrainLogsCollector.Options(files=(str(log),))
         collector = TrainLogsCollector(Context(options=options))

@@ -94,8 +94,8 @@ class Torchrun:
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 @pytest.fixture

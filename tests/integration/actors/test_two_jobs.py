@@ -12,8 +12,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 def go_on(job: WatchedJob, *ranks: int) -> None:

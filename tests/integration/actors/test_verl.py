@@ -23,8 +23,8 @@ STEPS = 8
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 def test_the_worker_that_stands_still_in_its_rollout_is_named(

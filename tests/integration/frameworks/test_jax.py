@@ -26,8 +26,8 @@ WORLD = 3
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 @contextlib.contextmanager

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def watched(watched_by_all: Watched) -> Watched:
-    return watched_by_all
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 def test_the_coordinator_serves_its_page_and_its_state(
