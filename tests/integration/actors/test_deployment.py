@@ -37,7 +37,7 @@ def _groups(ray: object) -> dict[str, str]:
     return {node_id: group.state for node_id, group in placement.groups().items()}
 
 
-def test_one_coordinator_from_eight_processes_at_once(
+def test_one_coordinator_from_eight_processes_at_once_and_down_leaves_nothing(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
     with ray_cluster.connected() as ray:
@@ -60,14 +60,10 @@ def test_one_coordinator_from_eight_processes_at_once(
         eventually(lambda: len(watched.agents()) == 3, "three agents report")
         assert set(_groups(ray).values()) == {"CREATED"}
         assert len(_groups(ray)) == 3
-    ray_cluster.down()
-
-
-def test_down_leaves_nothing(ray_cluster: RayCluster, tmp_path: Path) -> None:
-    ray_cluster.up(tmp_path)
-    with ray_cluster.connected() as ray:
-        pids = [agent.pid for agent in Watched(ray).agents().values()]
-    ray_cluster.down()
+        pids = [agent.pid for agent in watched.agents().values()]
+    ended = ray_cluster.run("down", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert json.loads(ended.stdout)["left"] == []
     with ray_cluster.connected() as ray:
         assert _groups(ray) == {}
         assert _ours(ray) == []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,11 +40,24 @@ def all_hosts(watched: Watched) -> set[str]:
     return {node.host for node in watched.status().nodes}
 
 
+@pytest.fixture(scope="module")
+def watch(
+    ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Watched, contextlib.ExitStack]]:
+    """Of both tests; the second ends it by what comes with it."""
+    log = tmp_path_factory.mktemp("watched") / "log"
+    ray_cluster.up(log)
+    with contextlib.ExitStack() as undo:
+        undo.callback(ray_cluster.down)
+        yield Watched(undo.enter_context(ray_cluster.connected()), log), undo
+
+
 @pytest.mark.timeout(300)
 def test_every_node_is_in_it_and_diagnose_reads_it(
-    watched: Watched, ray_cluster: RayCluster, tmp_path: Path
+    watch: tuple[Watched, contextlib.ExitStack], ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
-    log_dir = tmp_path / "log"
+    watched, _ = watch
+    log_dir = watched.log
     nodes = all_hosts(watched)
     eventually(lambda: hosts_in(log_dir, "hw_load1", 3) == nodes, "all nodes in the file", 120.0)
     (tmp_path / "now.db").write_bytes(
@@ -62,20 +77,18 @@ def test_every_node_is_in_it_and_diagnose_reads_it(
 
 
 def test_it_outlives_a_coordinator_that_is_killed_and_the_watch(
-    ray_cluster: RayCluster, tmp_path: Path
+    watch: tuple[Watched, contextlib.ExitStack], ray_cluster: RayCluster
 ) -> None:
-    log_dir = tmp_path / "log"
-    ray_cluster.up(log_dir)
-    with ray_cluster.connected() as ray:
-        watched = Watched(ray)
-        nodes = all_hosts(watched)
-        eventually(lambda: hosts_in(log_dir, "hw_load1") == nodes, "all are in the file", 60.0)
-        (first,) = log_dir.glob("history/series-*.db")
-        begun = min(min(times) for times in samples(first, "hw_load1").values())
-        os.kill(int(json.loads(_described(watched))["pid"]), signal.SIGKILL)
-        killed = time.time()
-        eventually(lambda: _last(first) > killed + 5.0, "the next goes on in the file", 60.0)
-    ray_cluster.down()
+    watched, undo = watch
+    log_dir = watched.log
+    nodes = all_hosts(watched)
+    eventually(lambda: hosts_in(log_dir, "hw_load1") == nodes, "all are in the file", 60.0)
+    (first,) = log_dir.glob("history/series-*.db")
+    begun = min(min(times) for times in samples(first, "hw_load1").values())
+    os.kill(int(json.loads(_described(watched))["pid"]), signal.SIGKILL)
+    killed = time.time()
+    eventually(lambda: _last(first) > killed + 5.0, "the next goes on in the file", 60.0)
+    undo.close()
     assert list(log_dir.glob("history/series-*.db")) == [first]
     kept = samples(first, "hw_load1")
     assert min(min(times) for times in kept.values()) == begun
