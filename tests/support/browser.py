@@ -17,7 +17,13 @@ from tests.support.waiting import eventually
 ANSWER_SECONDS = 60.0
 DRAWN = """document.readyState === 'complete' && location.href !== 'about:blank' &&
   document.getElementById('state')?.textContent !== 'connecting'"""
-COMMON = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+COMMON = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+    # What a user's browser does beside showing a page: a process for the next one, updates ...
+    *("--disable-extensions", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+    "--disable-features=SpareRendererForSitePerProcess,Translate,OptimizationHints,MediaRouter",
+)
 
 
 def rendered(url: str, folder: Path, drawn: str = "", *, expected: str = "") -> str:
