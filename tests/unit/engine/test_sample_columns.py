@@ -80,6 +80,11 @@ class PlainStream:
             key for _, one in self.moments for key, value in one.items() if not math.isnan(value)
         }
         self.known &= self.sent | there
+        # What is dropped is gone, with the values that are no numbers.
+        self.moments = [
+            (at, {key: value for key, value in one.items() if key in self.known})
+            for at, one in self.moments
+        ]
 
     def samples(self, key: SeriesKey) -> list[tuple[float, float]]:
         return [
