@@ -71,6 +71,13 @@ def working(case: JobCase, panel: SeriesPanel) -> Bools:
     A spare node, or the rollout nodes of a job whose trainers work, show values without any load.
     Where nobody has work, all cards are comparable again.
     """
+    rests = resting(case, panel)
+    working: Bools = ~rests | rests.all(axis=0)
+    return working
+
+
+def resting(case: JobCase, panel: SeriesPanel) -> Bools:
+    """(S, T) where each card of ``panel`` is known to have no work."""
     util = case.view.panel("gpu.util")
     use = {(row.host, row.gpu): values for row, values in zip(util.rows, util.values, strict=True)}
     rests = np.zeros(panel.values.shape, dtype=bool)
@@ -79,8 +86,7 @@ def working(case: JobCase, panel: SeriesPanel) -> Bools:
         if values is not None:
             with np.errstate(invalid="ignore"):
                 rests[index] = values < RESTING_UTILISATION
-    working: Bools = ~rests | rests.all(axis=0)
-    return working
+    return rests
 
 
 def _since_last(marked: Bools) -> Floats:

@@ -40,9 +40,14 @@ def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
     panel = case.view.panel(key)
     if len(panel.rows) < LEAST_CARDS or case.steady.sum() < 8:
         return ()
-    at_work = case.steady & drift.working(case, panel)
-    levels = stats.median(np.where(at_work, panel.values, np.nan), axis=1)
+    # Over the whole time: cells in which all rest would count for one card more than for another.
+    at_work = case.steady & ~drift.resting(case, panel)
+    values = np.where(at_work, panel.values, np.nan)
+    levels = stats.median(values, axis=1)
     usual, noise = stats.middle(levels), float(stats.sigma(levels))
+    # Where a card rests in a part of each step, chance decides on which side its middle falls.
+    means = stats.mean(values, axis=1)
+    apart = np.abs(means - stats.middle(means)) >= least
     return tuple(
         Anomaly(
             kind=f"outlier.{key}",
@@ -57,8 +62,8 @@ def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
             metric=panel.metric,
             promql=panel.promql(row),
         )
-        for row, level in zip(panel.rows, levels, strict=True)
-        if np.isfinite(level) and abs(level - usual) >= max(least, STRENGTH * noise)
+        for row, level, too in zip(panel.rows, levels, apart, strict=True)
+        if np.isfinite(level) and abs(level - usual) >= max(least, STRENGTH * noise) and too
     )
 
 

@@ -255,3 +255,14 @@ def test_what_ended_the_job_ranks_above_what_slowed_it() -> None:
     answer = found(source)
     assert answer.cause == "rdma-link"
     assert {one.host for one in answer.culprits} == {"n1"}
+
+
+def test_cards_that_rest_in_a_part_of_each_step_are_not_out_of_line() -> None:
+    rng = np.random.default_rng(11)
+    own: Own = {}
+    for host, share in zip(HOSTS, (0.54, 0.53, 0.46, 0.55), strict=True):
+        at_work = rng.random(CELLS) < share  # when a host is read decides for all of its cards
+        for gpu in GPUS:
+            own["hw_gpu_power_watts", host, gpu] = np.where(at_work, 600.0, 180.0)
+            own["hw_gpu_utilization_ratio", host, gpu] = np.where(at_work, 0.97, 0.3)
+    assert found(job(own=own)).outcome == "healthy"
