@@ -209,6 +209,9 @@ def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome
     if line.trained:
         text += f"; steps went on to {line.steps[-1]:.0f}"
     text += "."
+    notes = [note for answer in answers if answer.outcome == "healthy" for note in answer.anomalies]
+    if notes:
+        text += f" Worth a look: {listed(notes, 3)}."
     return "healthy", "none", f"{text} {last.text}" if last is not None else text
 
 

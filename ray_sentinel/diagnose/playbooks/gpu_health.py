@@ -261,7 +261,8 @@ def _notes(case: JobCase) -> tuple[Figure, ...]:
     """Findings that are within bounds for a running job but worth a check."""
     found = []
     util = case.view.panel("gpu.util")
-    use = stats.middle(np.where(case.steady, util.values, np.nan))
+    # What counts is the share of the time: a middle value shows one of work and rest alone.
+    use = float(stats.mean(np.where(case.steady, util.values, np.nan)))
     if use < LOW_UTILISATION:
         text = f"GPU utilisation {use:.0f} % in training, below {LOW_UTILISATION:.0f} %"
         found.append(

@@ -266,3 +266,15 @@ def test_cards_that_rest_in_a_part_of_each_step_are_not_out_of_line() -> None:
             own["hw_gpu_power_watts", host, gpu] = np.where(at_work, 600.0, 180.0)
             own["hw_gpu_utilization_ratio", host, gpu] = np.where(at_work, 0.97, 0.3)
     assert found(job(own=own)).outcome == "healthy"
+
+
+def test_a_job_that_hardly_uses_its_gpus_is_told_so_beside_the_all_clear() -> None:
+    rng = np.random.default_rng(2)
+    own: Own = {
+        ("hw_gpu_utilization_ratio", host, gpu): np.where(rng.random(CELLS) < 0.45, 0.95, 0.25)
+        for host in HOSTS
+        for gpu in GPUS
+    }
+    answer = found(job(own=own))
+    assert answer.outcome == "healthy"
+    assert "Worth a look: GPU utilisation 5" in answer.root_cause, "the mean, not the middle"
