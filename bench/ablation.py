@@ -224,7 +224,8 @@ class Loss(msgspec.Struct, kw_only=True):
         self.right[was.corpus] += is_right and not was_right
         accused = set(now.named) - set(was.named) - set(true or ())
         self.innocents[was.corpus] += true is not None and bool(accused)
-        kinds = was.kinds or ()
+        # Where a culprit is rightly named, the kind that is told is taken to be right.
+        kinds = was.kinds or [was.kind] * (was_right and is_right)
         self.kinds[was.corpus] += was.kind in kinds and now.kind not in kinds
         self.otherwise[was.corpus] += true is None or not (was_right or is_right)
         told = "" if true is None else f" (true: {','.join(true) or 'nobody'})"

@@ -23,9 +23,6 @@ Process = TypeVar("Process")
 Key = TypeVar("Key", bound=Hashable)
 Stand = tuple[Hashable, frozenset[tuple[Key, int]]]
 """Who its equals are, and how many calls of each kind a process has made."""
-ComesFirst = Callable[[tuple[Key, int], tuple[Key, int], list[Process]], bool | None]
-"""Whether the first call precedes the second in the program of some processes; None if nothing
-shows it."""
 MOST_STANDS = 256
 """Most different stands that are compared in pairs; if there are more, nobody is the exception."""
 
@@ -58,16 +55,12 @@ Numbered = tuple[Any, int]
 """A counter of calls, and a number that it gave."""
 
 
-def odd_ones(
-    stands: Mapping[Stand[Key], Sequence[Process]],
-    comes_first: ComesFirst[Key, Process] | None = None,
-) -> list[Process]:
+def odd_ones(stands: Mapping[Stand[Key], Sequence[Process]]) -> list[Process]:
     """The processes without which all equals lie on one sequence of calls; empty if that is
     ambiguous.
 
     A process that has made more calls of one kind than an equal, and fewer of another, made a
-    different call. If only two contradict each other, the order in which their equals made the two
-    calls decides.
+    different call.
     """
     if in_order(stands) or len(stands) > MOST_STANDS:
         return []
@@ -78,8 +71,6 @@ def odd_ones(
         most = max(against.values())
         worst = [stand for stand, count in against.items() if count == most]
         if any(other in worst for stand in worst for other in conflicts[stand]):
-            worst = [s for s in worst if _outvoted(s, conflicts, stands, comes_first)]
-        if not worst:
             return []
         for stand in worst:
             odd += stands[stand]
@@ -121,35 +112,6 @@ def _apart(mine: Mapping[Key, int], theirs: Mapping[Key, int]) -> tuple[list[Key
         [key for key in both if mine[key] > theirs[key]],
         [key for key in both if mine[key] < theirs[key]],
     )
-
-
-def _outvoted(
-    stand: Stand[Key],
-    conflicts: Mapping[Stand[Key], set[Stand[Key]]],
-    stands: Mapping[Stand[Key], Sequence[Process]],
-    comes_first: ComesFirst[Key, Process] | None,
-) -> bool:
-    """Whether equals say, in all its conflicts, that it left out or added a call: it has made one
-    before which they make one that it has not made."""
-    if comes_first is None or not conflicts[stand]:
-        return False
-    voters = [
-        process
-        for other, processes in stands.items()
-        if other[0] == stand[0] and not conflicts.get(other)
-        for process in processes
-    ]
-    mine = dict(stand[1])
-    for other in conflicts[stand]:
-        theirs = dict(other[1])
-        ahead, behind = _apart(mine, theirs)
-        if not any(
-            comes_first((missed, mine[missed] + 1), (made, theirs[made] + 1), voters)
-            for made in ahead
-            for missed in behind
-        ):
-            return False
-    return True
 
 
 class Called(msgspec.Struct, frozen=True):

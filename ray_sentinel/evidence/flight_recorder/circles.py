@@ -13,7 +13,6 @@ from ray_sentinel.evidence.alignment import (
     Differing,
     after_same_calls,
     differing,
-    order_votes,
     strayed,
     unlike_equals,
 )
@@ -94,7 +93,7 @@ class Circles:
     def _contradicting(self, ranks: Iterable[int]) -> list[int]:
         roles = frozenset(map(self._equals.role, ranks))
         if roles not in self._odd:
-            self._odd[roles] = self._equals.odd_ones(roles, self._comes_first)
+            self._odd[roles] = self._equals.odd_ones(roles)
         return self._odd[roles]
 
     def _not_started(self, operation: Operation) -> dict[int, str]:
@@ -240,11 +239,6 @@ class Circles:
                     counts = by_role.setdefault(self._equals.role(rank), {})
                     counts[rank] = self._equals.path(rank, entry.record)
         return by_role.values()
-
-    def _comes_first(self, one: Call, other: Call, voters: list[int]) -> bool | None:
-        """Whether ``one`` call comes before ``other`` in the program, by what equals did."""
-        votes = set(order_votes(one, other, map(self._equals.sequence, voters[:MOST_VOTERS])))
-        return votes.pop() if len(votes) == 1 else None
 
     def _describe_unclear(
         self, ranks: Sequence[int], operations: Sequence[Operation], missing: bool

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ray_sentinel.evidence.alignment import CallSequence, ComesFirst, Stand, odd_ones
+from ray_sentinel.evidence.alignment import CallSequence, Stand, odd_ones
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.group_ids import Kind
 from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup
@@ -187,18 +187,14 @@ class Equals:
                 beyond += ranks
         return beyond if len(beyond) >= len(classes[mine]) else []
 
-    def odd_ones(self, roles: Iterable[Role], comes_first: ComesFirst[Counter, int]) -> list[int]:
+    def odd_ones(self, roles: Iterable[Role]) -> list[int]:
         """The ranks of some roles without which all that are equal lie on one sequence; empty if
-        that is ambiguous.
-
-        If only two contradict each other, the order in which their equals made the two calls
-        decides.
-        """
+        that is ambiguous."""
         stands: dict[Stand[Counter], list[int]] = {}
         for role in roles:
             for rank in self.roles[role]:
                 stands.setdefault((role, self._stand(rank)), []).append(rank)
-        return sorted(odd_ones(stands, comes_first))
+        return sorted(odd_ones(stands))
 
     def stand_alike(self, rank: int, others: Iterable[int]) -> list[int]:
         """Those of the other ranks that are equal and have enqueued exactly as much."""

@@ -25,16 +25,6 @@ def test_of_two_that_contradict_each_other_neither_is_odd() -> None:
     assert odd_ones({stand(5, 4): [0], stand(4, 5): [1]}) == []
 
 
-def test_the_order_that_equals_kept_decides_between_two() -> None:
-    stands = {stand(5, 4): [0], stand(4, 5): [1], stand(9, 9): [2, 3]}
-
-    def gather_first(one: tuple[str, int], other: tuple[str, int], voters: list[int]) -> bool:
-        assert voters == [2, 3]
-        return (one[0], other[0]) == ("gather", "reduce")
-
-    assert odd_ones(stands, gather_first) == [0]
-
-
 def test_others_than_equals_are_not_compared() -> None:
     assert odd_ones({stand(5, 4, "first stage"): [0, 1, 2], stand(4, 5, "last stage"): [3]}) == []
 

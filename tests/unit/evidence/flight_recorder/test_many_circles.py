@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from ray_sentinel.evidence.alignment import ComesFirst
 from ray_sentinel.evidence.flight_recorder.circles import Circles
-from ray_sentinel.evidence.flight_recorder.peer_roles import Counter, Equals, Role
+from ray_sentinel.evidence.flight_recorder.peer_roles import Equals, Role
 from ray_sentinel.evidence.flight_recorder.reduced import read
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
@@ -53,9 +52,9 @@ class CountedEquals(Equals):
 
     compared = 0
 
-    def odd_ones(self, roles: Iterable[Role], comes_first: ComesFirst[Counter, int]) -> list[int]:
+    def odd_ones(self, roles: Iterable[Role]) -> list[int]:
         self.compared += 1
-        return super().odd_ones(roles, comes_first)
+        return super().odd_ones(roles)
 
 
 def test_circles_of_the_same_roles_are_compared_with_their_equals_once() -> None:
