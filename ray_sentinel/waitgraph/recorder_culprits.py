@@ -277,11 +277,6 @@ class Reasoning:
             )
             return
         held = self.told.waited[silent[0]]
-        ranks = sorted({rank for operation in held for rank in operation.held})
-        if made := self.circles.odd_calls(ranks, held):
-            for rank, why in made.items():
-                self.findings.blame(rank, "collective-mismatch", why, _STRENGTH["no-dump"])
-            return
         reason = (
             "left no dump that says anything, and nothing else explains why "
             f"{wait(sum(len(op.held) for op in held), others=False)} in {self._title(held[0])}"
