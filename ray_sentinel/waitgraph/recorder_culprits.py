@@ -91,8 +91,6 @@ class Reasoning:
                 circles.append((ranks, operations))
             elif root.kind == "mute":
                 silent += ranks
-            elif len(ranks) > 1:
-                self._lag_together(ranks)
             elif ranks[0] in self.told.waited:
                 self._stopped(ranks[0], root.why)
         self._note_outnumbered()
@@ -143,15 +141,6 @@ class Reasoning:
         )
         self.findings.blame(rank, "device-stuck", reason, _STRENGTH["device-stuck"])
         return True
-
-    def _lag_together(self, ranks: list[int]) -> None:
-        """Too many laggards in one operation, and nothing tells them apart."""
-        held = (operation for rank in ranks for operation in self.waits.fronts[rank])
-        what = self._title(min(held, key=lambda operation: operation.key))
-        self.findings.leave_open(
-            f"{name_ranks(ranks)} have not completed {what}, which their peers have: the "
-            "device of one of them stopped, or the job was running; it cannot be told which"
-        )
 
     def _note_outnumbered(self) -> None:
         if self.outnumbered:
