@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines.lines import ScannedLine, parse_line
 from ray_sentinel.evidence.logs.lines.tracebacks import (
-    HEADER,
-    REMOTE,
+    HEADS,
     Raised,
     logged_exception,
     read_traceback,
@@ -52,7 +51,7 @@ def _last_raised(lines: Sequence[ScannedLine]) -> tuple[int, Raised | None]:
     at = 0
     while at < len(lines):
         block = None
-        if HEADER in lines[at].text or REMOTE in lines[at].text:
+        if any(head in lines[at].text for head in HEADS):
             block = read_traceback(lines, at)
         if block is None or not block.raised:
             at += 1

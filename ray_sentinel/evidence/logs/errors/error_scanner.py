@@ -24,7 +24,7 @@ from ray_sentinel.evidence.logs.lines.lines import (
 from ray_sentinel.evidence.logs.lines.shapes import KnownShapes, shape_of
 from ray_sentinel.evidence.logs.lines.tracebacks import (
     HEADER,
-    REMOTE,
+    HEADS,
     logged_exception,
     read_traceback,
 )
@@ -140,7 +140,7 @@ class ErrorScanner:
 
     def _understand(self, line: ScannedLine, shape: bytes, chunk: Chunk, start: int) -> bool:
         text = line.text
-        heads = HEADER in text or REMOTE in text
+        heads = any(head in text for head in HEADS)
         if heads and (self._system or self._traceback(chunk, start)):
             return True
         if any(mark in text for mark in TABLE_MARKS) and (rows := self._exits.table(chunk, start)):

@@ -59,7 +59,7 @@ class ExceptionClassifier:
         place = self._by_place(fallback[0])
         if fallback[1].signature.role == "echo" and place.signature.role == "cause":
             return fallback[0], place
-        last = [r for r in block.raised if not is_wrapper(r.kind)]
+        last = [r for r in block.raised if not r.wraps]
         if last and fallback[1].signature.id == "python-exception":
             return last[-1], self._by_place(last[-1])
         return fallback
@@ -136,7 +136,7 @@ class ExceptionClassifier:
 
     def _by_place(self, raised: Raised) -> SignatureMatch:
         """What its frames show about an exception that no entry covers."""
-        if is_wrapper(raised.kind) or _cut_while_waiting(raised):
+        if raised.wraps or _cut_while_waiting(raised):
             return SignatureMatch(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return SignatureMatch(place or self._catalogue.get("python-exception"), {})

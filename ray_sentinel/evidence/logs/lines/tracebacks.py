@@ -4,7 +4,8 @@ A chain ("The above exception was the direct cause of ...", "During handling of 
 one block, in the order it happened: the first exception is where it began. Ray wraps a remote
 traceback into ``RayTaskError(ValueError): ray::f() (pid=12, ip=10.0.0.2)`` and prints the remote
 frames and the remote exception after it: that one is the cause, and the process in the parentheses
-raised it.
+raised it. Of an actor whose constructor failed it says ``The actor died because of an error raised
+in its creation task, ray::A.__init__() (pid=12, ip=10.0.0.2)`` before these.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ HEADER = "Traceback (most recent call last)"
 REMOTE = "): ray::"
 """What the line of Ray's wrapper contains: it begins a remote traceback even where the text above
 is cut off."""
+CREATION = "error raised in its creation task, ray::"
+"""What Ray's line about a failed constructor contains; the remote traceback follows."""
+HEADS = (HEADER, REMOTE, CREATION)
+"""A block may begin at a line that contains one of these."""
 _MAX_LINES = 600
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _EXCEPTION = re.compile(
@@ -57,6 +62,11 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     """The place, among the lines handed in, of the line that names the exception."""
     process: Origin = NOBODY
     """The remote process that a Ray wrapper names."""
+
+    @property
+    def wraps(self) -> bool:
+        """Whether the exception only transports the one that follows it."""
+        return is_wrapper(self.kind) or CREATION in self.message
 
     @property
     def text(self) -> str:
@@ -126,6 +136,8 @@ def read_traceback(lines: Sequence[ScannedLine], start: int) -> Traceback | None
             break
         if verdict == "take":
             taken.append(index)
+    if remote is not None and CREATION in head.text and not (reader.raised[1:] or reader.frames):
+        return None  # a report alone, such as a driver's
     complete = bool(reader.raised)
     if not complete and reader.frames:
         reader.cut_off(start)
@@ -136,6 +148,9 @@ def read_traceback(lines: Sequence[ScannedLine], start: int) -> Traceback | None
 
 def _remote(text: str) -> tuple[str, str] | None:
     """(type, message) of the line of Ray's wrapper of a remote exception."""
+    if CREATION in text:
+        # The worker itself writes "Exception raised in creation task: The actor died ...".
+        return parse_exception(text) or ("ActorDiedError", text[text.find("The actor died") :])
     found = parse_exception(text) if REMOTE in text else None
     return found if found is not None and is_wrapper(found[0]) else None
 
@@ -164,7 +179,7 @@ class _Reader:
         if HEADER in body:
             return "end"
         if frame := _FRAME.match(body):
-            if not self.open and not is_wrapper(self.raised[-1].kind):
+            if not self.open and not self.raised[-1].wraps:
                 return "end"
             self.frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
             self.open, self.idle, self.chained = True, 0, False
@@ -199,7 +214,7 @@ class _Reader:
         if not process.pid and "ray::" in message:
             process = named_process(message)
         before = self.raised[-1] if self.raised else None
-        if before is not None and before.process.pid and is_wrapper(before.kind):
+        if before is not None and before.process.pid and before.wraps:
             process = before.process
         self.raised.append(
             Raised(
@@ -229,9 +244,8 @@ def first_cause(block: Traceback) -> Iterator[Raised]:
 
     A wrapper that Ray makes comes after what it wraps.
     """
-    wrapped = [r for r in block.raised if not is_wrapper(r.kind)]
-    yield from wrapped
-    yield from (r for r in block.raised if is_wrapper(r.kind))
+    yield from (r for r in block.raised if not r.wraps)
+    yield from (r for r in block.raised if r.wraps)
 
 
 def is_wrapper(kind: str) -> bool:

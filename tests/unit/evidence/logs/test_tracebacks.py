@@ -99,6 +99,38 @@ IndexError: list index out of range
     assert (cause.kind, cause.process.pid, cause.process.ip) == ("IndexError", 42, "10.0.0.7")
 
 
+CREATION = (
+    "The actor died because of an error raised in its creation task, ray::Env.__init__() "
+    "(pid=12, ip=10.0.0.2, actor_id=ab, repr=<app.Env object at 0x7f>)"
+)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [f"Exception raised in creation task: {CREATION}", f"ray.exceptions.RayActorError: {CREATION}"],
+    ids=["worker", "driver"],
+)
+def test_the_constructor_of_an_actor_failed(head: str) -> None:
+    block = read(
+        f"""
+{head}
+  File "/app/env.py", line 31, in __init__
+    self.net = load(path)
+FileNotFoundError: [Errno 2] No such file or directory: 'a.xml'
+"""
+    )
+    first = next(first_cause(block))
+    assert first.kind == "FileNotFoundError"
+    assert first.frame == "/app/env.py:31 __init__"
+    assert (first.process.pid, first.process.ip) == (12, "10.0.0.2")
+
+
+def test_a_report_alone_of_a_failed_constructor_is_no_traceback() -> None:
+    report = f"ERROR actor_manager.py:507 -- Ray error, taking actor 1 out of service. {CREATION}"
+    after = "INFO worker_set.py:1 -- 3 actors left"
+    assert read_traceback([parse_line(report), parse_line(after)], 0) is None
+
+
 def test_a_box_of_rich() -> None:
     block = read(
         """
