@@ -246,16 +246,19 @@ def _accused(cause: Hit, hits: Iterable[Hit]) -> list[Origin]:
 def _accused_process(cause: Hit, files: Sequence[FileFacts]) -> Origin:
     named = named_by(cause)
     own = cause.origin.filled(files[cause.file].file.origin)
+    launcher = "code" in cause.groups
+    # Who reports the code of a process that ended is not that process, but runs on its node.
     if cause.signature.accuses == "nobody" or _ELSEWHERE.search(cause.text):
         return NOBODY
     if cause.signature.accuses == "self":
-        return named.filled(own) if _agree(named, own) else own.filled(named)
+        if _agree(named, own):
+            return named.filled(own)
+        return named.filled(Origin(host=own.host, ip=own.ip)) if launcher else own.filled(named)
     file = files[cause.file].file
     if file.kind == "kernel" or cause.text.startswith("kernel: "):
         machine = file.origin.filled(own)
         return named.filled(Origin(host=machine.host, ip=machine.ip))
-    # A launcher that reports a process's code is not that process, but runs on its node.
-    return named.filled(Origin(host=own.host, ip=own.ip)) if "code" in cause.groups else named
+    return named.filled(Origin(host=own.host, ip=own.ip)) if launcher else named
 
 
 def _from_another_line(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:

@@ -149,4 +149,10 @@ CASES: dict[str, Case] = {
             ("loss of its peer", "nccl-timeout", f"{GLOO_CLOSED}\n"),
         )
     },
+    "a launcher that is streamed": Case(
+        "signal-kill",
+        {"rank": 3, "pid": 5024},
+        minutes()
+        + "(head, rank=0, pid=4503) E0301 10:12:02.100000 4503 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 3 (pid: 5024) of binary: /opt/conda/bin/python\n",
+    ),
 }
