@@ -76,6 +76,13 @@ _NCCL = re.compile_anchored(
 )
 _IN_TEXT = re.compile(r"\[(?:[^\]\n]{0,80} )?[Rr]ank[ :=]?\s?(?P<rank>\d+)\]")
 _PLAIN = re.compile(r"\[[Rr]ank (?P<rank>\d+)\]")
+_FIELD = re.compile_anchored(
+    r"(?:time=\S{1,40} |\[?\d[\d:.,TZ/+ -]{7,38}\]? ?)?(?:\[?[A-Z]{4,8}\]? )?"
+    r"(?:[a-z_]{1,30}=\S{1,80} ){0,6}(?:\[?[A-Z]{4,8}\]? )?rank=(?P<rank>\d{1,9}) "
+    r"(?:[a-z_]{1,30}=[^\s\"]{1,80} ){0,6}"
+    r"(?:\[?(?:DEBUG|INFO|WARN|ERROR|CRITICAL|FATAL)|(?:msg|message|event)=)"
+)
+"""``rank=3`` as a field of the logger: after the time, before the level or the message."""
 _PID_TAIL = re.compile(r"\(pid=(?P<pid>\d+)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?")
 
 
@@ -179,7 +186,7 @@ def parse_line(raw: str) -> ScannedLine:
 
 def _rank_in(body: str, numbered: bool) -> str | None:
     """The rank that the text itself states; for a numbered task only in torch's plain form."""
-    match = (_PLAIN if numbered else _IN_TEXT).search(body, 0, 200)
+    match = (_PLAIN if numbered else _IN_TEXT).search(body, 0, 200) or _FIELD.match(body)
     if match is None or OTHER_RANK.search(match.group()):
         return None
     return match["rank"]

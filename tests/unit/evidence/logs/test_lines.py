@@ -98,3 +98,18 @@ def test_any_text_is_a_line(raw: str) -> None:
 )
 def test_vllm_names_its_worker(name: str, rank: int | None) -> None:
     assert parse_line(f"({name} pid=410) ERROR boom").origin.rank == rank
+
+
+@pytest.mark.parametrize(
+    ("raw", "rank"),
+    [
+        ("2025-10-10 10:08:12 rank=0 ERROR upload failed", 0),
+        ("2025-10-10 10:08:12,111 INFO host=n1 rank=7 step=4 msg=saved", 7),
+        ('time=2025-10-10T10:08:12Z level=error rank=3 msg="boom"', 3),
+        ("2025-10-10 10:08:12 ERROR rank=3 exited with code 1", None),
+        ("2025-10-10 10:08:12 INFO adapter rank=16 alpha=32", None),
+        ("2025-10-10 10:08:12 INFO peft config: rank=16 msg=ready", None),
+    ],
+)
+def test_a_rank_among_the_fields_of_a_logger(raw: str, rank: int | None) -> None:
+    assert parse_line(raw).origin.rank == rank
