@@ -120,35 +120,84 @@ def test_of_the_running_calls_the_oldest_of_each_name_counts() -> None:
     assert ControlStoreCalls(Replies()).running(JOB.hex()) == ()
 
 
-def test_of_actors_that_outlive_their_jobs_those_that_are_called_are_looked_at() -> None:
-    old = bytes([1, 0, 0, 0])
-    ended = gcs_pb2.JobTableData(job_id=old, is_dead=True, entrypoint="make.py")
-    runs = gcs_pb2.JobTableData(job_id=JOB, driver_pid=1, entrypoint="train.py")
-    called, idle = (bytes([number]) * 12 + old for number in (1, 2))
-    actors = [
-        gcs_pb2.ActorTableData(actor_id=id_, job_id=old, class_name="Scorer", pid=7)
-        for id_ in (called, idle)
-    ]
-    calls = gcs_service_pb2.GetTaskEventsReply()
-    event = calls.events_by_task.add(task_id=bytes([3]) * 24, job_id=JOB)
-    event.task_info.type, event.task_info.actor_id = "ACTOR_TASK", called
-    event.state_updates.state_ts_ns[common_pb2.TaskStatus.Value("RUNNING")] = 10**11
+class Lent:
+    """A store with an ended job, of which two actors live, and a driver that has called one of
+    them, which has called the other. A third job calls that one, too."""
 
-    def living(filters: dict[str, str], **_: object) -> Any:
-        found = actors if filters == {"state": "ALIVE"} else []
+    OLD, OTHER = bytes([1, 0, 0, 0]), bytes([3, 0, 0, 0])
+
+    def __init__(self) -> None:
+        self.jobs = gcs_service_pb2.GetAllJobInfoReply(
+            job_info_list=[
+                gcs_pb2.JobTableData(job_id=self.OLD, is_dead=True, entrypoint="make.py"),
+                gcs_pb2.JobTableData(job_id=JOB, driver_pid=1, entrypoint="train.py"),
+                gcs_pb2.JobTableData(job_id=self.OTHER, driver_pid=2, entrypoint="other.py"),
+            ]
+        )
+        router, model, idle = (bytes([number]) * 12 + self.OLD for number in (1, 2, 3))
+        self.called = [router.hex(), model.hex()]
+        self.actors = [
+            gcs_pb2.ActorTableData(actor_id=id_, job_id=self.OLD, class_name="Scorer", pid=7)
+            for id_ in (router, model, idle)
+        ]
+        self.calls: list[tuple[bytes, bytes, bytes, str, bytes]] = [
+            (JOB, bytes([9]) * 24, b"", "DRIVER_TASK", b""),
+            (self.OLD, bytes([10]) * 24, bytes([9]) * 24, "ACTOR_TASK", router),
+            # A coroutine of the router makes it: its creation is the parent.
+            (self.OLD, bytes([11]) * 24, b"\xff" * 8 + router, "ACTOR_TASK", model),
+            (self.OLD, bytes([12]) * 24, bytes([8]) * 24, "ACTOR_TASK", model),
+            (self.OTHER, bytes([8]) * 24, b"", "DRIVER_TASK", b""),
+        ]
+        self.store = ControlStoreCalls(
+            Replies(
+                GetAllJobInfo=self.jobs, GetAllActorInfo=self._actors, GetTaskEvents=self._events
+            )
+        )
+
+    def _actors(self, filters: dict[str, str], **_: object) -> Any:
+        found = self.actors if filters == {"state": "ALIVE"} else []
         return gcs_service_pb2.GetAllActorInfoReply(actor_table_data=found)
 
-    store = ControlStoreCalls(
-        Replies(
-            GetAllJobInfo=gcs_service_pb2.GetAllJobInfoReply(job_info_list=[ended, runs]),
-            GetAllActorInfo=living,
-            GetTaskEvents=calls,
+    def _events(self, filters: dict[str, Any], **_: object) -> Any:
+        reply = gcs_service_pb2.GetTaskEventsReply()
+        jobs = [one["job_id"] for one in filters.get("job_filters", ())]
+        ended = filters.get("state_filters") == [{"predicate": "EQUAL", "state": "FINISHED"}]
+        running, finished = (
+            common_pb2.TaskStatus.Value(state) for state in ("RUNNING", "FINISHED")
         )
-    )
-    found = store.fetch(110.0, JOB.hex())
-    assert [actor.id for actor in found.actors] == [called.hex()]
-    assert [call.actor for call in found.calls] == [called.hex()]
-    assert store.table(110.0).actors == ()
+        for job, id_, parent, kind, actor in self.calls:
+            if jobs and job not in jobs:
+                continue
+            event = reply.events_by_task.add(task_id=id_, job_id=job)
+            event.task_info.type, event.task_info.parent_task_id = kind, parent
+            event.task_info.name = "Scorer.score" if actor else ""
+            event.task_info.actor_id = actor
+            event.state_updates.state_ts_ns[running] = 100 * 10**9
+            if ended:
+                event.state_updates.state_ts_ns[finished] = 103 * 10**9
+        return reply
+
+
+def test_what_is_called_of_actors_that_outlive_their_job_belongs_to_who_calls() -> None:
+    lent = Lent()
+    found = lent.store.fetch(110.0, JOB.hex(), times=True)
+    assert {actor.id for actor in found.actors} == set(lent.called)
+    assert {(call.id[:2], call.job, call.actor) for call in found.calls} == {
+        ("09", JOB.hex(), ""),
+        ("0a", JOB.hex(), lent.called[0]),
+        ("0b", JOB.hex(), lent.called[1]),
+    }
+    assert found.ended["Scorer.score"].longest == 3.0
+    assert lent.store.table(110.0).actors == ()
+
+
+def test_where_all_jobs_are_looked_at_each_call_belongs_to_who_makes_it() -> None:
+    found = Lent().store.fetch(110.0)
+    jobs = {call.id[:2]: call.job for call in found.calls}
+    assert jobs == {
+        "09": JOB.hex(), "0a": JOB.hex(), "0b": JOB.hex(), "08": Lent.OTHER.hex(),
+        "0c": Lent.OTHER.hex(),
+    }  # fmt: skip
 
 
 def test_a_task_whose_worker_tells_nothing_runs_where_it_was_sent() -> None:

@@ -7,8 +7,9 @@ does not list may still exist.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -28,9 +29,12 @@ from ray_sentinel.model.ray_calls import (
     RayCalls,
 )
 from ray_sentinel.waitgraph.group_needs import group_need
+from ray_sentinel.waitgraph.job_processes import creation_id
 
 MOST_CALLS = 10_000
 MOST_ACTORS = 10_000
+MOST_LENDERS = 10
+"""Most other jobs that are asked for the calls of one."""
 MOST_CLASSES = 50
 """Most classes whose actors are numbered in the order in which they were requested; the others' are
 numbered in the order of their starts."""
@@ -118,10 +122,15 @@ class ControlStoreCalls:
     def fetch(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
         """The table with the calls that have not ended, of all jobs or one, and the free resources;
         with ``times`` also how long those that ended successfully took. Of the actors whose jobs
-        have ended, it has those that were called."""
+        have ended, it has those that were called. What a job calls of another job's actors, and
+        what these call for it, is among its calls, although Ray files it under the actors' job."""
         table = self.table(at)
         known = {driver.job for driver in table.drivers}
         calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
+        for lender in self._lenders(job):
+            theirs, _ = self._asked("calls", partial(self._calls, lender), ((), 0))
+            calls += theirs
+        calls = tuple(_by_makers(calls, {job} if job else known, table.actors))
         calls = self._asked("workers", lambda: tuple(self._with_workers(calls, at)), calls)
         called = {call.actor for call in calls if call.job in known}
         actors = (*table.actors, *(actor for actor in self._outliving if actor.id in called))
@@ -133,6 +142,11 @@ class ControlStoreCalls:
         unplaced = [call for call in calls if call.state == "unplaced"]
         placed = self._placed(unplaced)
         ended, changes = self.ended(job) if times else ({}, ())
+        names = {call.name for call in calls if call.kind == "actor-task"}
+        lent = {actor.job for actor in actors if actor.id in called and actor.job != job}
+        for lender in lent if times and job else ():
+            took, _ = self.ended(lender)
+            ended = {name: took[name] for name in names & took.keys()} | ended
         failed = self._asked("failed calls", lambda: self._failed(job, at), ()) if times else ()
         labels = {key for call in unplaced for one in call.selectors for key in one}
         labels |= {key for group in table.groups for one in group.selectors for key in one}
@@ -197,6 +211,13 @@ class ControlStoreCalls:
             "placed groups", lambda: tuple(ray_replies.placed_of(self._all_groups, wanted)), ()
         )
         return cast("tuple[PlacedGroup, ...]", found)
+
+    def _lenders(self, job: str) -> tuple[str, ...]:
+        """The other jobs whose actors a job may call: to be called by others, an actor needs a
+        name. None if the calls of all jobs are wanted."""
+        actors = (*self._outliving, *(actor for actor in self._known.actors if actor.name))
+        found = dict.fromkeys(actor.job for actor in actors if job and actor.job != job)
+        return tuple(found)[:MOST_LENDERS]
 
     def _free(self) -> dict[str, dict[str, float]]:
         return ray_replies.free_of(self._store.ask("NodeResourceInfo", "GetAllAvailableResources"))
@@ -322,6 +343,27 @@ class ControlStoreCalls:
 
     def _events(self, most: int, **filters: Any) -> Any:
         return self._store.ask("TaskInfo", "GetTaskEvents", limit=most, filters=filters)
+
+
+def _by_makers(
+    calls: Iterable[RayCall], jobs: Collection[str], actors: Iterable[RayActor]
+) -> Iterator[RayCall]:
+    """The calls of some jobs, with those that are made for them and filed under other jobs: Ray
+    files the calls of an actor, and what it calls in turn, under the job that made the actor."""
+    made: dict[str, list[RayCall]] = defaultdict(list)
+    owners = {creation_id(actor.id): actor.job for actor in actors if actor.job in jobs}
+    for call in calls:
+        if call.job in jobs:
+            owners[call.id] = call.job
+            yield call
+        else:
+            made[call.parent].append(call)
+    left = list(owners.items())
+    while left:
+        maker, job = left.pop()
+        for call in made.pop(maker, ()):
+            yield msgspec.structs.replace(call, job=job)
+            left += [(id_, job) for id_ in (call.id, creation_id(call.actor)) if id_ in made]
 
 
 def _of_job(job: str) -> list[dict[str, Any]]:

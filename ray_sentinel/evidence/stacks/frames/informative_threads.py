@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel.evidence.stacks.frames import reading as rd
-from ray_sentinel.evidence.stacks.frames.meanings import GIL, TASKLESS, Delegate
+from ray_sentinel.evidence.stacks.frames.meanings import GIL, RAY, TASKLESS, Delegate
 from ray_sentinel.evidence.stacks.frames.roles import (
     is_helper,
     of_engine,
@@ -146,14 +146,17 @@ def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: StackRea
 
 def _only_worker(threads: Sequence[ThreadStack], reader: StackReader) -> ThreadStack | None:
     """The one thread besides the main one that runs code of the user's, and does not itself wait
-    for another thread, as a queue's consumer without work does; None if there are several."""
-    found = [
-        thread
-        for thread in threads
-        if not (thread.main or is_helper(thread))
-        and rd.runs_users_code(thread.frames)
-        and not ((meaning := reader.read(thread.frames).meaning) and meaning.delegates)
-    ]
+    for another thread, as a queue's consumer without work does; None if there are several. One that
+    waits for Ray is at work elsewhere."""
+    found = []
+    for thread in threads:
+        meaning = reader.read(thread.frames).meaning
+        # Every function of Ray's that the user calls passes through code of Ray's own threads.
+        helps = thread.main or (is_helper(thread) and meaning is not RAY)
+        if helps or not rd.runs_users_code(thread.frames):
+            continue
+        if meaning is None or not meaning.delegates:
+            found.append(thread)
     return found[0] if len(found) == 1 else None
 
 

@@ -130,6 +130,17 @@ def test_who_waits_for_a_thread_tells_itself_where_it_cannot_be_known_for_which(
     assert fact([IN_QUEUE, FUNCTION]).thread == "MainThread", "a rank waits for other ranks"
 
 
+def test_a_thread_of_the_users_that_waits_for_ray_is_one_of_those_that_are_waited_for() -> None:
+    main = thread("join threading.py:1112", "<module> serve.py:30", main=True)
+    takes = thread("get_objects ray/_private/worker.py:1007", "get ray/_private/worker.py:3009",
+                   "wrapper ray/_private/client_mode_hook.py:104", "take serve.py:25",
+                   "run threading.py:982", name="Thread-3 (take)", tid=11)  # fmt: skip
+    feeds = thread("feed serve.py:20", "run threading.py:982", name="Thread-4 (feed)", tid=12)
+    rays = thread("listen ray/_private/worker.py:2300", "run threading.py:982", tid=13)
+    assert fact([main, feeds, takes, rays], follows=True).thread == "MainThread"
+    assert fact([main, takes, rays], follows=True).tid == 11
+
+
 def test_of_an_actor_at_rest_the_thread_with_the_users_code_tells() -> None:
     main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
     loop = thread("_run_user_code_event_loop ray/serve/_private/replica.py:3746",
