@@ -87,7 +87,8 @@ def start_machines(
 ) -> Iterator[Machines]:
     """Start the cluster (a head, and a node on each of ``addresses``), connect to it, and end it.
 
-    Its head serves Ray Client, and has a dashboard, only if asked to: each costs processes.
+    Its head serves Ray Client, and has a dashboard, only if asked to: each costs processes. Nobody
+    configures an autoscaler, or prints what workers print.
 
     The user's own Ray clusters are left alone: this one has ports and a session of its own.
     """
@@ -102,6 +103,7 @@ def start_machines(
     with contextlib.ExitStack() as undo:
         folder = undo.enter_context(_own_folder())
         head: dict[str, Any] = {"num_cpus": 2, "temp_dir": folder, "include_dashboard": dashboard}
+        head |= {"no_monitor": True, "include_log_monitor": False}
         head["dashboard_port"] = free_port()
         client_port = free_port() if client else 0
         if client:

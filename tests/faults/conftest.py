@@ -1,4 +1,4 @@
-"""One cluster for all trainings of the fault suite; some of them run at the same time."""
+"""One cluster for all jobs of the fault suite; some of them run at the same time."""
 
 from __future__ import annotations
 
@@ -7,26 +7,38 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from ray_sentinel.demo.cluster import Machines
 from ray_sentinel.demo.plan import TrialPlan
 from ray_sentinel.demo.story import watched_machines
 from ray_sentinel.demo.suite import trial
 from ray_sentinel.demo.trial import TrialOutcome
+from tests.support.lasting import Lasting
 
 PARALLEL = 3
 
 Played = Callable[[TrialPlan], TrialOutcome]
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory, drawn: list[TrialPlan]) -> Iterator[Played]:
-    """Gives the outcome of a plan; all that were collected are played in their order.
+@pytest.fixture(scope="session")
+def lasting_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting[Machines]]:
+    lasting = Lasting(
+        "machines",
+        lambda undo: undo.enter_context(watched_machines(tmp_path_factory.mktemp("faults"))),
+    )
+    yield lasting
+    lasting.end()
 
-    It ends with its module: a driver that stays connected would be in the way of other clusters.
-    """
-    with (
-        watched_machines(tmp_path_factory.mktemp("faults")) as machines,
-        ThreadPoolExecutor(PARALLEL) as pool,
-    ):
+
+@pytest.fixture(scope="module")
+def machines(lasting_machines: Lasting[Machines]) -> Machines:
+    """The cluster, watched."""
+    return lasting_machines.get()
+
+
+@pytest.fixture(scope="module")
+def played(machines: Machines, drawn: list[TrialPlan]) -> Iterator[Played]:
+    """Gives the outcome of a plan; all that were collected are played in their order."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
         futures: dict[tuple[str, int], Future[TrialOutcome]] = {
             (plan.fault, plan.seed): pool.submit(trial, plan, machines) for plan in drawn
         }

@@ -16,7 +16,6 @@ from ray_sentinel.demo.actor_job import ActorJob
 from ray_sentinel.demo.actor_plan import ActorTrialPlan, draw_actors
 from ray_sentinel.demo.actor_trial import ask_command
 from ray_sentinel.demo.cluster import Machines
-from ray_sentinel.demo.story import watched_machines
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(600)]
@@ -42,12 +41,6 @@ ENDING: dict[str, tuple[ActorTrialPlan, int]] = {
     )
 }
 """Each with the exit status of its driver."""
-
-
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    with watched_machines(tmp_path_factory.mktemp("watched")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
