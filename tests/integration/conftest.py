@@ -24,7 +24,7 @@ def ray_cluster() -> Iterator[RayCluster]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", os.pathsep.join([os.environ["PATH"], str(WRAPPERS)]))
-        cluster = RayCluster(autoscaler=True, metrics=True)
+        cluster = RayCluster(autoscaler=True)
     yield cluster
     cluster.stop()
 

@@ -7,13 +7,11 @@ import io
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-from unittest import mock
 
 import msgspec
 
@@ -30,15 +28,13 @@ STARTS = 3
 """Ray gives a node 30 s to appear; a cluster that does not come up is begun anew."""
 UP_SECONDS = 90.0
 """For the agents to report, however much else is started on the machine."""
-PARTS = Path(__file__).with_name("ray_parts")
-"""What is started instead of Ray's own programs."""
 
 
 class RayCluster:
     """Its own processes, its own ports; no other cluster on the machine is touched.
 
     It has no dashboard, and nothing that prints workers' output on drivers' terminals (but see
-    ``printing``): such processes of Ray's would take a third of what a cluster costs.
+    ``printing``): each costs processes.
     """
 
     def __init__(
@@ -47,12 +43,10 @@ class RayCluster:
         addresses: tuple[str, ...] = ADDRESSES,
         client_port: int = 0,
         autoscaler: bool = False,
-        metrics: bool = False,
     ) -> None:
         """With ``client_port`` the head also serves Ray Client there; with ``autoscaler`` Ray's
-        monitor tells what the autoscaler does, and with ``metrics`` nodes serve Ray's own."""
+        monitor tells what the autoscaler does."""
         self.port = 20_000 + os.getpid() % 10_000
-        self._metrics = metrics
         head: dict[str, Any] = {
             "num_cpus": head_cpus,
             "include_dashboard": False,
@@ -73,26 +67,19 @@ class RayCluster:
     def _start(self, head: dict[str, Any], addresses: tuple[str, ...]) -> None:
         from ray.cluster_utils import Cluster
 
+        logging.getLogger("ray").setLevel(logging.ERROR)
         self._cluster = Cluster()
         self._nodes: dict[str, Any] = {}
-        # Without a dashboard Ray starts its process all the same, unless its port is taken.
-        logging.getLogger("ray").setLevel(logging.CRITICAL)
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self._add(**head, dashboard_port=taken.getsockname()[1])
-        logging.getLogger("ray").setLevel(logging.ERROR)
+        with contextlib.redirect_stderr(io.StringIO()):
+            self._cluster.add_node(**head)
         self.address = str(self._cluster.address)
         for address in addresses:
             self.add(address)
 
     def add(self, address: str) -> None:
         """One more node."""
-        self._nodes[address] = self._add(num_cpus=2, node_ip_address=address)
-
-    def _add(self, **arguments: Any) -> Any:
-        arguments["setup_worker_path"] = str(PARTS / "setup_worker.py")
-        agent = contextlib.nullcontext() if self._metrics else _without_dashboard_agent()
-        with contextlib.redirect_stderr(io.StringIO()), agent:
-            return self._cluster.add_node(**arguments)
+        with contextlib.redirect_stderr(io.StringIO()):
+            self._nodes[address] = self._cluster.add_node(num_cpus=2, node_ip_address=address)
 
     @contextlib.contextmanager
     def printing(self) -> Iterator[None]:
@@ -228,26 +215,6 @@ def _is_driver() -> bool:
     """Whether this process has joined a cluster, and can join none as another job."""
     ray: Any = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
-
-
-@contextlib.contextmanager
-def _without_dashboard_agent() -> Iterator[None]:
-    """Raylets that are started meanwhile start a small process instead."""
-    from ray._private import services
-
-    start: Callable[..., Any] = services.start_ray_process
-    theirs = str(Path(services.RAY_PATH) / "dashboard" / "agent.py")
-    ours = str(PARTS / "dashboard" / "agent.py")
-
-    def start_lighter(command: list[str], *arguments: Any, **more: Any) -> Any:
-        words = [
-            word.replace(theirs, ours) if word.startswith("--dashboard_agent_command=") else word
-            for word in command
-        ]
-        return start(words, *arguments, **more)
-
-    with mock.patch.object(services, "start_ray_process", start_lighter):
-        yield
 
 
 def _living(ray: Any) -> set[str]:
