@@ -169,7 +169,8 @@ def _errors(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPor
         if total <= peers or not limit.crossed(total):
             continue
         with np.errstate(invalid="ignore"):
-            cells = stats.joined(rises > 0, _cells(case, JOIN_SECONDS))
+            counted = rises > 0
+        cells = stats.joined(_unseen_before(counted, rises), _cells(case, JOIN_SECONDS))
         anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rises / panel.step)
         hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
@@ -187,12 +188,29 @@ def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
             continue
         left, right = stats.runs(down)[0]
         last = stats.last_index(down) or left
+        down = _unseen_before(down, values)
+        unseen = left - int(np.flatnonzero(down)[0])
         back = last + 1 < down.size and bool(np.isfinite(values[last + 1]))
         then = "came back" if back else "stayed down"
         text = f"RDMA port {row.unit} of {row.host} went down and {then}"
         seconds = float((right - left) * panel.step)
-        anomaly = at_row(panel, row, "rdma.port", text, left, last, seconds)
+        anomaly = at_row(panel, row, "rdma.port", text, left - unseen, last, seconds)
+        anomaly = msgspec.structs.replace(anomaly, uncertainty=(1 + unseen) * panel.step)
         hot.setdefault(_key(row), {})["port"] = (down, anomaly)
+
+
+def _unseen_before(flags: Bools, values: Floats) -> Bools:
+    """``flags`` (T,), and the cells before each run of them in which nothing was read: it may have
+    begun there."""
+    out = flags.copy()
+    unread = ~np.isfinite(values)
+    for left, _ in stats.runs(flags):
+        first = left
+        while first > 0 and unread[first - 1]:
+            first -= 1
+        if first > 0:
+            out[first:left] = True
+    return out
 
 
 def _anomaly(

@@ -278,3 +278,19 @@ def test_a_job_that_hardly_uses_its_gpus_is_told_so_beside_the_all_clear() -> No
     answer = found(job(own=own))
     assert answer.outcome == "healthy"
     assert "Worth a look: GPU utilisation 5" in answer.root_cause, "the mean, not the middle"
+
+
+def test_a_port_of_a_host_that_was_not_read_may_have_gone_down_first() -> None:
+    source = job(halt=240)
+    cells = np.arange(CELLS)
+    for host in HOSTS:
+        state = np.where((cells >= 241) & (host == "n1"), 0.0, 1.0)
+        if host == "n1":
+            state[236:256] = np.nan
+        port(source, "hw_rdma_port_state", host, state)
+        lost = np.where((cells >= 242) & (host != "n1"), 7.0, 0.0)
+        port(source, "hw_rdma_req_tx_retry_excd_err_total", host, lost)
+    answer = found(source)
+    assert answer.cause == "rdma-link"
+    assert [one.host for one in answer.culprits] == ["n1"]
+    assert answer.chain[0].uncertainty >= 190
