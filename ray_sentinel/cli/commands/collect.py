@@ -169,8 +169,9 @@ def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:
     is looked for beside the others, so that this machine's files never mix with another's."""
     named = {root: getattr(args, root) for root in _ROOTS if getattr(args, root) is not None}
     missing = {root: folder for root, folder in named.items() if not folder.is_dir()}
-    if missing and len(missing) == len(named):
-        root, folder = next(iter(missing.items()))
+    wrong = {root: folder for root, folder in missing.items() if os.path.lexists(folder)}
+    if wrong or (missing and len(missing) == len(named)):
+        root, folder = next(iter((wrong or missing).items()))
         raise UsageError(f"--{root}: {folder} is not a folder")
     for root, folder in missing.items():
         sys.stderr.write(f"--{root}: {clean(str(folder))} is not there: read as an empty folder\n")

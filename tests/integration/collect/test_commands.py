@@ -188,6 +188,7 @@ def test_a_missed_deadline(plugins: Path) -> None:
         (["collect", "mine", "--set", "scale"], "write KEY=VALUE"),
         (["collect", "mine", "--deadline", "0"], "more than 0"),
         (["collect", "mine", "--proc", "/no/such"], "/no/such is not a folder"),
+        (["collect", "mine", "--proc", "/etc/hostname", "--sys", "/"], "is not a folder"),
         (["plugins", "check", "/no/such.py"], "there is no such file"),
     ],
 )
