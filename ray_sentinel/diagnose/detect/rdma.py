@@ -202,7 +202,7 @@ def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
 def _unseen_before(flags: Bools, values: Floats) -> Bools:
     """``flags`` (T,), and the cells before each run of them in which nothing was read: it may have
     begun there."""
-    out = flags.copy()
+    out: Bools = flags.copy()
     unread = ~np.isfinite(values)
     for left, _ in stats.runs(flags):
         first = left
