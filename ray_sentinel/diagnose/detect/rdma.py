@@ -192,11 +192,19 @@ def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
         unseen = left - int(np.flatnonzero(down)[0])
         back = last + 1 < down.size and bool(np.isfinite(values[last + 1]))
         then = "came back" if back else "stayed down"
-        text = f"RDMA port {row.unit} of {row.host} went down and {then}"
+        times = _times_down(values, first)
+        often = f" {times} times," if times > 1 else ""
+        text = f"RDMA port {row.unit} of {row.host} went down{often} and {then}"
         seconds = float((right - left) * panel.step)
         anomaly = at_row(panel, row, "rdma.port", text, left - unseen, last, seconds)
         anomaly = msgspec.structs.replace(anomaly, uncertainty=(1 + unseen) * panel.step)
         hot.setdefault(_key(row), {})["port"] = (down, anomaly)
+
+
+def _times_down(values: Floats, first: int) -> int:
+    """How often the port was read as down after it had been read as up."""
+    known = values[first:][np.isfinite(values[first:])]
+    return int(((known[1:] < 0.5) & (known[:-1] >= 0.5)).sum())
 
 
 def _unseen_before(flags: Bools, values: Floats) -> Bools:
@@ -241,7 +249,10 @@ def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortT
         kinds=tuple(kinds),
         priority=priority,
         cells=cells,
-        anomalies=tuple(anomaly for _, anomaly in kinds.values()),
+        # What happened to the port itself comes first of what was seen at the same time.
+        anomalies=tuple(
+            kinds[kind][1] for kind in sorted(kinds, key=lambda kind: kind not in _DOWN)
+        ),
         peak=kinds["retx"][1].size if "retx" in kinds else 0.0,
     )
 

@@ -294,3 +294,16 @@ def test_a_port_of_a_host_that_was_not_read_may_have_gone_down_first() -> None:
     assert answer.cause == "rdma-link"
     assert [one.host for one in answer.culprits] == ["n1"]
     assert answer.chain[0].uncertainty >= 190
+
+
+def test_a_port_that_goes_down_again_and_again_is_told_as_the_root() -> None:
+    source = job(halt=240)
+    cells = np.arange(CELLS)
+    for host in HOSTS:
+        down = np.isin(cells, (200, 201, 210, 211)) | (cells >= 240)
+        port(source, "hw_rdma_port_state", host, np.where(down & (host == "n1"), 0.0, 1.0))
+        lost = np.where(down & (host == "n1"), 900.0, 0.0)
+        port(source, "hw_rdma_tx_retx_pkts_total", host, np.cumsum(lost))
+    answer = found(source)
+    assert [one.host for one in answer.culprits] == ["n1"]
+    assert answer.chain[0].text.endswith("went down 3 times, and stayed down")
