@@ -234,10 +234,6 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "out of turn": Step(
             f"{_RC}_out_of_turn", gives(None), "its call was too early, by gloo's dumps"
         ),
-        "too many lag": Step(
-            f"{_RF}_lag_together", gives(False), "too many laggards to be the exception"
-        ),
-        "sharing": Step(f"{_RF}_sharing", gives(set()), "a laggard waits for the dead in its work"),
         "launching": Step(f"{_RF}_launching", gives(""), "it is inside the launch of its call"),
         "called otherwise, all": Step(
             f"{_R}unlike", gives({}), "a call unlike its peers', of jobs that moved or waited"
@@ -298,9 +294,6 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "out of sequence": Step(
             f"{_C}_out_of_sequence", gives({}), "its counters contradict those of equals"
         ),
-        "order of equals": Step(
-            f"{_C}_comes_first", gives(None), "of two that contradict, equals' order decides"
-        ),
         "hidden parts": Step(
             f"{_FR}circles:_hides_its_parts", gives(False), "a batch of which the end is recorded"
         ),
@@ -314,9 +307,8 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "in its place": Step(
             f"{_AL}_in_its_place", gives(True), "a call of its own stage alone is no wrong one"
         ),
-        "outvoted": Step(f"{_AL}_outvoted", gives(False), "equals say which of two is odd"),
-        "role: part": Step(
-            f"{_FR}peer_roles:Equals._part", gives(None), "stages of a pipeline are not equals"
+        "role": Step(
+            f"{_FR}peer_roles:Equals._find_role", gives(()), "stages of a pipeline are not equals"
         ),
         "stopped early": Step(
             f"{_FR}peer_roles:Equals.stopped_early", gives([]), "equals went on where it stopped"

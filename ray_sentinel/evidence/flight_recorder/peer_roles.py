@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from ray_sentinel.evidence.alignment import CallSequence, Stand, odd_ones
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.group_ids import Kind
-from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup
 from ray_sentinel.evidence.flight_recorder.progress import CounterProgress
 from ray_sentinel.evidence.flight_recorder.world import World
 
@@ -74,22 +73,11 @@ class Equals:
         Where stages talk over a group of the whole world as well as over a smaller one, the place
         in the world means nothing.
         """
-        if self.world.dumps[rank].cut:
-            return ("cut", rank)
         groups = sorted(self.world.groups.of(rank), key=lambda group: group.kind)
         talking = [group for group in groups if group.kind in self._p2p_kinds]
         small = [g for g in talking if len(g.members) < len(self.world.groups.world)]
         staged = {group.id for group in small or talking}
-        return tuple((group.kind, self._part(rank, group, staged)) for group in groups)
-
-    def _part(self, rank: int, group: ProcessGroup, staged: set[int]) -> int | None:
-        """What sets a rank apart from others in groups of this kind, if anything."""
-        if group.id in staged:
-            return group.positions[rank]
-        if group.kind not in self._visible:
-            # Its counter may count sends and receives, which differ from stage to stage.
-            return self.world.place(rank, group.id).collective.enqueued
-        return None
+        return tuple((g.kind, g.positions[rank] if g.id in staged else None) for g in groups)
 
     def counters(self, rank: int) -> dict[Counter, CounterProgress]:
         """How far a rank came, by kind of group."""
