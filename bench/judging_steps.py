@@ -368,10 +368,6 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "RAS": Step(f"{_SU}_from_ras", gives(None), "what RAS says"),
         "alerts": Step(f"{_SU}weigh_alerts", gives(None), "what telemetry says"),
         "stacks": Step(f"{_SU}_from_stacks", gives(None), "what stacks say"),
-        "steps": Step(f"{_SU}_from_steps", gives(None), "it is a step behind"),
-        "unreadable": Step(
-            f"{_SU}_from_unreadable", gives(None), "no stack of it, and all others wait"
-        ),
         "twins": Step(f"{_SU}_without_twins", passes(1), "a side-car has a rank's number"),
         "transfers of gloo": Step(
             f"{_SU}_transfers", gives(False), "gloo's recorder does not show a transfer"

@@ -7,7 +7,6 @@ from the process table weighs most, then the flight recorder, then stacks.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.telemetry.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.verdicts.judgement import EvidenceScores
-from ray_sentinel.evidence.minority import third
 from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
 from ray_sentinel.model.identity import ProcessId, RankId
@@ -122,7 +120,6 @@ def weigh(case: Case, now: float) -> EvidenceScores:
     _from_ras(case, scores, by_rank)
     weigh_alerts(case, scores, by_rank)
     _from_stacks(case, scores)
-    _from_steps(case, scores)
     return scores
 
 
@@ -310,23 +307,6 @@ def _from_unreadable(
         return
     said = "gives no stacks, and every other rank waits"
     scores.add(mute[0].rank, STACKS, said, 2.0, ("no stack",))
-
-
-def _from_steps(case: Case, scores: EvidenceScores) -> None:
-    """Weigh ranks that are a step behind their peers: telling only if they are few."""
-    steps = {
-        view.rank.process: view.progress.step
-        for view in case.job.live
-        if view.progress is not None and view.progress.step is not None
-    }
-    if len(steps) < 3 or len(steps) < len(case.job.live):
-        return
-    ahead, _ = Counter(steps.values()).most_common(1)[0]
-    behind = [p for p, step in steps.items() if step < ahead]
-    if 0 < len(behind) <= third(len(steps)):
-        for process in behind:
-            said = f"has finished step {steps[process]}, most others {ahead}"
-            scores.add(case.job.ranks[process].rank, "progress", said, 1.0)
 
 
 def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
