@@ -276,7 +276,6 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
         # A rank that called another collective than its peers waits too, for them.
         if fact.process not in accused and called.get(rank.id.rank) != "collective-mismatch":
             scores.add(rank, STACKS, f"waits: {fact.label}", WAITS, WAITING)
-    _from_unreadable(case, scores, facts, [fact.process for fact in waiting])
 
 
 def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[ProcessId, StackFact]:
@@ -295,18 +294,6 @@ def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[Proces
 
 def _proven(case: Case) -> set[RankId]:
     return {rank for finding in case.findings.values() if finding.hard for rank in finding.suspects}
-
-
-def _from_unreadable(
-    case: Case, scores: EvidenceScores, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
-) -> None:
-    """Weigh live ranks whose stacks nobody can read, while all readable ones wait: weak
-    evidence."""
-    mute = [view for view in case.job.live if view.rank.process not in facts]
-    if not case.rounds or len(mute) != 1 or len(waiters) < len(facts) or not waiters:
-        return
-    said = "gives no stacks, and every other rank waits"
-    scores.add(mute[0].rank, STACKS, said, 2.0, ("no stack",))
 
 
 def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
