@@ -142,13 +142,10 @@ _ROOMS: dict[str, dict[str, Step]] = {
             lambda real: lambda stand: tuple(map(function_of, stand.fact.signature)),
             "most are at one line",
         ),
-        "crowd: functions": Step(
-            f"{_S}_functions", lambda real: lambda stand: stand.fact.signature, "in one function"
-        ),
         "crowd: activity": Step(
             f"{_S}_activity",
-            lambda real: lambda stand: tuple(map(function_of, stand.fact.signature)),
-            "most do the same",
+            lambda real: lambda stand: stand.fact.signature,
+            "most do the same, or are in one function",
         ),
         "cut short": Step(
             f"{_S}_is_cut_short", gives(False), "a stack without its native frames is the same"

@@ -237,7 +237,7 @@ class _StacksVerdict:
         seen = [stand for stand in self._stands if stand.fact.signature]
         if self._waits or _count(seen) < 3:
             return
-        for place in (_exact, _functions, _activity):
+        for place in (_exact, _activity):
             (main, _), *_ = _sizes(seen, place).most_common(1)
             model = next(stand for stand in seen if place(stand) == main)
             here = [place(stand) == main or _is_cut_short(stand, model) for stand in seen]
@@ -414,12 +414,10 @@ def _exact(stand: Stand) -> object:
     return stand.fact.signature
 
 
-def _functions(stand: Stand) -> object:
-    return tuple(map(function_of, stand.fact.signature))
-
-
 def _activity(stand: Stand) -> object:
-    return _functions(stand) if stand.fact.activity == "unknown" else stand.fact.activity
+    fact = stand.fact
+    functions = tuple(map(function_of, fact.signature))
+    return functions if fact.activity == "unknown" else fact.activity
 
 
 def _is_cut_short(one: Stand, other: Stand) -> bool:
