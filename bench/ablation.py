@@ -86,26 +86,37 @@ def lines_of(step: Step) -> int:
 
 
 class Traced:
-    """Which steps something uses."""
+    """Which steps something uses: those that answer otherwise than while they are off."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self.used: set[str] = set()
         self._undo = [
-            switched(step.used_in or step.at, partial(self._trace, step.name)) for step in steps
+            switched(step.used_in or step.at, partial(self._trace, step)) for step in steps
         ]
 
-    def _trace(self, name: str, real: Any) -> Any:
+    def _trace(self, step: Step, real: Any) -> Any:
         if isinstance(real, property):
-            return property(self._trace(name, real.fget))
+            return property(self._trace(step, real.fget))
         if isinstance(real, cached_property):
-            return property(self._trace(name, real.func))
+            return property(self._trace(step, real.func))
         if isinstance(real, staticmethod):
-            return staticmethod(self._trace(name, real.__func__))
+            return staticmethod(self._trace(step, real.__func__))
+        notices = None if step.used_in else getattr(step.off, "notices", None)
+
+        def noted(items: Iterable[Any], args: tuple[Any, ...]) -> Iterator[Any]:
+            for item in items:
+                if notices is None or notices(item, args):
+                    self.used.add(step.name)
+                yield item
 
         @wraps(real)
         def traced(*args: Any, **told: Any) -> Any:
-            self.used.add(name)
-            return real(*args, **told)
+            answer = real(*args, **told)
+            if inspect.isgenerator(answer):
+                return noted(answer, args)
+            if notices is None or notices(answer, args):
+                self.used.add(step.name)
+            return answer
 
         return traced
 

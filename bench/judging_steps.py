@@ -42,12 +42,24 @@ def gives(value: Any) -> Callable[[Any], Any]:
 
         return property(given) if isinstance(real, (property, cached_property)) else given
 
-    return off
+    # Where nothing is returned, something is done.
+    return _noticed(off, lambda answer, _: value is None is answer or answer != value)
 
 
 def passes(place: int) -> Callable[[Any], Any]:
     """Off, it gives its argument at this place; a method's first is its object."""
-    return lambda real: wraps(real)(lambda *given, **_: given[place])
+    return _noticed(
+        lambda real: wraps(real)(lambda *given, **_: given[place]),
+        lambda answer, given: answer != given[place],
+    )
+
+
+def _noticed(
+    off: Callable[[Any], Any], notices: Callable[[Any, tuple[Any, ...]], bool]
+) -> Callable[[Any], Any]:
+    """With ``off.notices``: whether an answer, to these arguments, differs from that while off."""
+    vars(off)["notices"] = notices
+    return off
 
 
 def is_(value: Any) -> Callable[[Any], Any]:
@@ -61,11 +73,11 @@ def keeps(keep: Callable[[Any], bool]) -> Callable[[Any], Any]:
     def off(real: Any) -> Any:
         return wraps(real)(lambda *given, **told: filter(keep, real(*given, **told)))
 
-    return off
+    return _noticed(off, lambda item, _: not keep(item))
 
 
 def _not(weight: str) -> Callable[[Any], Any]:
-    return keeps(lambda supposed: supposed.weight != weight)
+    return keeps(lambda supposed: supposed.weight != weight or not supposed.away)
 
 
 def _without_fault(fault: str) -> Callable[[Any], Any]:
