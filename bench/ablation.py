@@ -323,26 +323,19 @@ def traced_tests(rooms: tuple[str, ...]) -> dict[str, frozenset[str]]:
 # What is printed.
 
 
-def _where(counted: Counter[str]) -> str:
-    more = " or more" if counted.total() >= ENOUGH else ""
-    told = (f"{count} {corpus}" for corpus, count in counted.most_common() if count)
-    return ", ".join(told) + more
-
-
 def row(step: Step, lost: Loss) -> str:
     """The line of one step in the document."""
-    size = str(lines_of(step) or "")
-    right = f" (and {lost.right.total()} gained)" if lost.right.total() else ""
-    cells = (
-        f"`{step.name}`",
-        step.what,
-        size,
-        _where(lost.wrong) + right,
-        _where(lost.innocents),
-        _where(lost.kinds),
-        ", ".join(map(_test_name, lost.tests[:2])),
+    counts = (
+        lines_of(step),
+        lost.used,
+        lost.wrong.total(),
+        lost.right.total(),
+        lost.innocents.total(),
+        lost.kinds.total(),
     )
-    return f"| {' | '.join(cells)} |"
+    numbers = (f"{count or ''}" for count in counts)
+    tests = ", ".join(dict.fromkeys(map(_test_name, lost.tests[:2])))
+    return f"| {' | '.join((f'`{step.name}`', step.what, *numbers, tests))} |"
 
 
 def _test_name(nodeid: str) -> str:
@@ -351,8 +344,8 @@ def _test_name(nodeid: str) -> str:
 
 def document(found: Mapping[str, Loss]) -> str:
     """The tables, one for each room."""
-    head = ("step", "what it does", "lines", "right answers lost", "innocents named", "kinds lost",
-            "unit tests, where nothing else is lost")  # fmt: skip
+    head = ("step", "what it does", "lines", "sets", "lost", "gained", "innocents", "kinds",
+            "unit tests")  # fmt: skip
     rooms: dict[str, list[str]] = defaultdict(list)
     for name, lost in found.items():
         rooms[STEPS[name].room].append(row(STEPS[name], lost))
