@@ -47,6 +47,8 @@ _OF_THE_HOST = frozenset({"shm-full"})
 """Signatures of what all processes of a host share: the one that asked first is no culprit."""
 _OF_THE_KERNEL = frozenset({"kernel-oom-kill"})
 """Signatures of the kernel's records that it killed a process."""
+_LAST_WORDS = 4096
+"""Most bytes that a process prints after the error that ended it."""
 _AT_ONCE = 10.0
 """Most seconds between the kernel's record of a kill and a launcher's of that process's end."""
 _ABORTS = frozenset({"heap-corruption"})
@@ -94,8 +96,8 @@ def name_culprits(
 def behind_timeout(
     cause: Hit, kind: str, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
 ) -> Hit | None:
-    """The error that the awaited rank itself printed, where no date tells that it came before the
-    time-outs of the others; None if the watchdogs name no rank, or it printed none."""
+    """The error with which the awaited rank's output ends, where no date tells that it came before
+    the time-outs of the others; None if watchdogs name no rank, or its output ends otherwise."""
     if kind not in _WAITING or cause.signature.accuses != "nobody":
         return None
     processes = ProcessIndex(files)
@@ -105,6 +107,7 @@ def behind_timeout(
         for hit in hits
         if hit.time is None
         and hit.next_time is None
+        and files[hit.file].last_offset - hit.offset <= _LAST_WORDS
         and is_trouble(hit)
         and is_concrete(hit, hit.signature.kind)
         and _rank(hit.origin.filled(files[hit.file].file.origin), processes) in awaited

@@ -146,6 +146,7 @@ CASES: dict[str, Case] = {
         )
         for name, kind, error in (
             ("error", "python-exception", bad_batch()),
+            ("error, long ago,", "nccl-timeout", bad_batch() + "loading shard\n" * 400),
             ("loss of its peer", "nccl-timeout", f"{GLOO_CLOSED}\n"),
         )
     },
