@@ -40,6 +40,7 @@ def split_survived(
         else:
             (lasting if files[hit.file].file.kind == "kernel" else fatal).append(hit)
     past += _worked_on(fatal, files)
+    past += _shut_down(fatal, files)
     past += tolerated(fatal, past)
     past += _long_past(lasting, fatal, files, training)
     gone = {id(hit) for hit in past} - {id(hit) for hit in _of_the_failure(past, fatal)}
@@ -96,6 +97,17 @@ def _worked_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
         if over and sum(hit.repeated for hit in since) < since[0].signature.least:
             over += since
     return over
+
+
+def _shut_down(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
+    """Ends of an engine's processes after its server had begun to shut down."""
+    begun: dict[int, int] = {}
+    for facts in files:
+        for hit in facts.hits:
+            if hit.signature.id == "engine-stopping":
+                begun.setdefault(hit.file, hit.offset)
+    ends = [hit for hit in hits if hit.signature.id == "engine-process-died"]
+    return [hit for hit in ends if hit.offset > begun.get(hit.file, hit.offset)]
 
 
 def _shows_work(work: Hit, wait: Hit, waits: Sequence[Hit], works: Sequence[Hit]) -> bool:

@@ -22,6 +22,8 @@ _TIME_LIMIT = (
 )
 _SERVED = "INFO 03-01 10:11:50 [loggers.py:116] Engine 000: Avg prompt throughput: 30.0 tokens/s, Avg generation throughput: 120.5 tokens/s, Running: 3 reqs, Waiting: 0 reqs\n"
 _ENGINE_DIED = "ERROR 03-01 10:12:04 [core_client.py:564] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.\n"
+_STOPPING = "INFO:     Shutting down\n"
+_STOPPED = "INFO:     Application shutdown complete.\nINFO:     Finished server process [1]\n"
 _NIGHT = "".join(minutes(60, hour) for hour in range(10))
 
 
@@ -96,6 +98,13 @@ CASES: dict[str, Case] = {
     "a serving engine that ended for no known reason": Case(
         "signal-kill", NOBODY, _SERVED + _ENGINE_DIED
     ),
+    **{
+        f"a server that {name}": Case(kind, NOBODY, _SERVED + first + then + _STOPPED)
+        for name, kind, first, then in (
+            ("was stopped", "completed", _STOPPING, _ENGINE_DIED),
+            ("lost its engine", "signal-kill", _ENGINE_DIED, _STOPPING),
+        )
+    },
     "a pod evicted from a full node": Case(
         "preempted",
         {"node": "pt-worker-3"},

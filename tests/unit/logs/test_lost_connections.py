@@ -275,8 +275,14 @@ REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
             f"{LIBRARY}requests/adapters.py:send",
             "requests.exceptions.ConnectionError: HTTPConnectionPool(host='10.1.2.9', port=5000): Max retries exceeded with url: /get_reward",
         ),
+        (
+            "python-exception",
+            REFUSED,
+            f"{LIBRARY}redis/connection.py:connect",
+            "redis.exceptions.ConnectionError: Error 111 connecting to 10.0.0.2:6380. Connection refused.",
+        ),
     ],
-    ids=["storage", "hub", "own server"],
+    ids=["storage", "hub", "own server", "own database"],
 )
 def test_a_socket_error_that_a_client_handled(
     tmp_path: Path, kind: str, first: str, client: str, then: str
