@@ -411,6 +411,7 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "served": (["ServeReplica:app:Model 0"], "actor-stuck"),
     "two_jobs": (["Rollout 0"], "actor-stuck"),
     "detached": (["Scorer 0"], "actor-stuck"),
+    "compiled_graph": ([], "none"),
     "ends_unnoticed": (["Rollout 0"], "actor-dead"),
     "ranks_wait": (["Rollout 0"], "actor-stuck"),
     "one_of_many": (["Rollout 0"], "actor-stuck"),

@@ -626,6 +626,39 @@ def detached(*, own: bool = True) -> RayStory:
     return story
 
 
+def compiled_graph(
+    *, stands_for: int = 8, seconds: int = 240, driver_stands: bool = False
+) -> RayStory:
+    """A stage of a compiled graph stands still for so many of each ten seconds, in the one call in
+    which it runs the graph; or the driver does between two runs of the graph. Ray has told how long
+    the calls took that have compiled it."""
+    main, (first, second) = driver(), actors("Stage", 2, 10)
+    story = RayStory([main, first, second])
+    story.train(WARM, method="__ray_call__")
+    story.ended = {"Stage.__ray_call__": EndedCalls(count=30, longest=1.0)}
+    story.drives(main)
+    for one in (first, second):
+        one.begins("__ray_call__", story.now, ray_story.RESTS)
+        story.call(main, one, "__ray_call__")
+        story.run(1)
+    at = 0
+
+    def each() -> None:
+        nonlocal at
+        goes_on = int(story.now) % 10 >= stands_for
+        at += int(goes_on)
+        first.stack = msgspec.structs.replace(SLEEPS, tid=99, switches=at)
+        if driver_stands:
+            first.stack = msgspec.structs.replace(GETS, tid=99)
+            main.stack = SLEEPS
+        if goes_on:
+            main.works(story.now)
+        second.stack = msgspec.structs.replace(GETS, tid=98)
+
+    story.run(seconds, each)
+    return story
+
+
 def ends_unnoticed(*, noticed_after: int = 60) -> RayStory:
     """The process of a rollout is killed, and Ray does not notice it for so many seconds: what the
     process had forked keeps its connections open."""

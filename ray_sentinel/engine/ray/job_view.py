@@ -22,6 +22,7 @@ from ray_sentinel.engine.ray.methods import (
     KnownMethod,
     call_timeout,
     method_of,
+    runs_anything,
 )
 from ray_sentinel.engine.ray.placement import Missing, missing_of
 from ray_sentinel.evidence.movement import STILL, settled
@@ -179,25 +180,35 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     @property
     def has_rhythm(self) -> bool:
-        """Whether the usual duration of any of its methods is known; constructors do not count."""
-        return any(
-            known.ended >= RHYTHM
-            for title, known in self.methods.items()
-            if not title.endswith(".__init__")
-        )
+        """Whether the usual duration of any of its methods is known. Constructors do not count, nor
+        does a method that runs whatever it is given."""
+        return any(not runs_anything(title) for title in self._timed())
+
+    @property
+    def knows_durations(self) -> bool:
+        """Whether the durations of any of its methods but constructors are known."""
+        return any(True for _ in self._timed())
+
+    def _timed(self) -> Iterator[str]:
+        found = ((title, known.ended) for title, known in self.methods.items())
+        return (t for t, ended in found if ended >= RHYTHM and not t.endswith(".__init__"))
 
     def method(self, title: str) -> KnownMethod:
         """What is known about a method. Beyond ``MOST_METHODS``, new ones are not kept."""
         title = method_of(title)
         if title not in self.methods and len(self.methods) >= MOST_METHODS:
             return KnownMethod()
-        return self.methods.setdefault(title, KnownMethod())
+        # What others of its calls took says nothing of a call that runs another function.
+        longest = UNKNOWN_TIMEOUT / FACTOR if runs_anything(title) else 0.0
+        return self.methods.setdefault(title, KnownMethod(longest=longest))
 
     def round_timeout_in(self, title: str) -> float | None:
         """Seconds for which a process may stay on a CPU in a method, or in the driver (an empty
         title); None if no time limit can be derived."""
         if not title:
             return self.pauses.timeout(LEAST_TIMEOUT, ROUND_FACTOR) if self.has_rhythm else None
+        if runs_anything(title):
+            return None
         known = self.methods.get(method_of(title))
         return known.round_timeout if known is not None and known.ended >= RHYTHM else None
 
@@ -211,7 +222,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         known = self.methods.get(method_of(title))
         constructs = title.endswith(".__init__")
         if known is not None and known.ended >= (1 if constructs else RHYTHM):
-            return known.timeout
+            return max(known.timeout, UNKNOWN_TIMEOUT if runs_anything(title) else 0.0)
         if constructs:
             return NEWCOMER_TIMEOUT if self.has_rhythm else STARTUP_TIMEOUT
         return UNKNOWN_TIMEOUT if self.has_rhythm else None

@@ -367,7 +367,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     def _silent_interval(self, job: RayJobView, now: float) -> float | None:
         """Seconds between looks because a job is silent; None if it is not."""
         unsure = any(not seen.is_sure() for seen in job.stuck_roots())
-        if job.has_rhythm:
+        if job.knows_durations:
             silent = job.silence(now) > job.timeout - EARLY_SECONDS
             # A process that works at one line in several looks may be spinning.
             soon = unsure or job.fruitless < FIRST_LOOKS

@@ -82,3 +82,13 @@ def method_of(title: str) -> str:
     ('Rollout.__init__', 'Rollout.generate')
     """
     return title.rpartition(":")[2] if title.endswith(".__init__") else title
+
+
+def runs_anything(title: str) -> bool:
+    """Whether a method runs whatever function it is given, which may be the loop of a compiled
+    graph, in which an actor stays for as long as the graph exists.
+
+    >>> runs_anything("Stage.__ray_call__"), runs_anything("Stage.apply")
+    (True, False)
+    """
+    return title.endswith(".__ray_call__")

@@ -25,6 +25,7 @@ from tests.support.ray_stories import (
     blocked,
     circle,
     circle_with_a_rank,
+    compiled_graph,
     detached,
     driver_asleep,
     driver_spins,
@@ -150,6 +151,18 @@ class TestNamed:
         assert (incident.kind, culprit.role, culprit.reason) == (kind, "driver", why)
         assert story.chain() == []
         assert "driver: " + why in story.engine.status(story.now)[2][0].waits
+
+    def test_a_stage_of_a_compiled_graph_that_stands_still(self) -> None:
+        story = compiled_graph(stands_for=10)
+        assert [one.actor for one in story.culprits()] == ["Stage 0"]
+        assert story.incident().kind == "actor-stuck"
+
+    @pytest.mark.parametrize("driver_stands", [False, True], ids=["a stage", "the driver"])
+    def test_in_each_round_of_a_compiled_graph_one_may_stand_still(
+        self, driver_stands: bool
+    ) -> None:
+        story = compiled_graph(seconds=900, driver_stands=driver_stands)
+        assert not story.engine.incidents(everything=True)
 
     def test_an_actor_whose_end_ray_has_not_noticed(self) -> None:
         incident = ends_unnoticed().incident()
