@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ray_cluster import RayCluster
+from ray_sentinel.model.incident import Incident
+from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
 WAITS = """
@@ -53,6 +54,13 @@ def said(cluster: RayCluster, command: str) -> str:
 
 
 def until(cluster: RayCluster, command: str, what: str) -> str:
+    """What the command says once it says that. The coordinator is asked first, which is cheaper."""
+    with cluster.connected() as ray:
+        watched = Watched(ray)
+        if command == "status":
+            eventually(lambda: any(job.waits for job in watched.status().jobs), what, 120.0)
+        else:
+            eventually(lambda: watched.ask("incidents", tuple[Incident, ...]), what, 120.0)
     seen: list[str] = []
 
     def told() -> bool:

@@ -97,6 +97,11 @@ STATES = {
 }
 
 
+def kinds_told(watched: Watched) -> set[str]:
+    """Of all incidents."""
+    return {one.kind for one in watched.ask("incidents", tuple[Incident, ...])}
+
+
 def is_known(watched: Watched, told: Told) -> bool:
     """Whether the coordinator says what the commands shall show: it is asked more cheaply."""
     names = {job["job"]: name for name, job in told.items()}
@@ -154,6 +159,8 @@ def is_told_by_itself(cluster: RayCluster, watched: Watched, told: Told) -> None
 def test_who_waits_for_whom_in_jobs_of_actors(ray_cluster: RayCluster, watched: Watched) -> None:
     with running(ray_cluster, *JOBS):
         seen: list[Told] = []
+        # From then on the command, which looks at every process, is right when it is asked first.
+        eventually(lambda: kinds_told(watched) >= set(KINDS.values()), "they stand still", 120.0)
 
         def right() -> Told | None:
             seen[:] = [look(ray_cluster)]
