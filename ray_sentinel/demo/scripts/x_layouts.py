@@ -104,6 +104,7 @@ class x_Tensor(x_Layout):
             if self.rank in ranks:
                 self.row, self.size = group, len(ranks)
         self.weights = nn.Linear(8, 8)
+        self.optimizer = torch.optim.SGD(self.weights.parameters(), lr=0.01)
 
     def x_calls(self) -> list[x_Call]:
         return [
@@ -129,12 +130,10 @@ class x_Tensor(x_Layout):
     def x_norm(self, tensor: torch.Tensor) -> None:
         into = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(into, tensor, group=self.row)
-        self.weights.zero_grad()
-        self.weights(torch.ones(8)).sum().backward()
-        # An optimizer of PyTorch's would import its compiler first, which takes a second.
-        with torch.no_grad():
-            for weight in self.weights.parameters():
-                weight -= 0.01 * weight.grad
+        loss = self.weights(torch.ones(8)).sum()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
 
 
 class x_Pipeline(x_Layout):
