@@ -20,6 +20,7 @@ from ray_sentinel.evidence.stacks.frames.names import is_eval_loop
 from ray_sentinel.evidence.stacks.frames.roles import (
     helper_process,
     is_helper,
+    runs_coroutines,
     runs_method,
     trains,
 )
@@ -169,8 +170,10 @@ def _at_prompt(traces: Iterable[StackTrace], reader: StackReader) -> bool:
 
 def _rests(trace: StackTrace, telling: ThreadStack, reader: StackReader) -> bool:
     main = next((thread for thread in trace.threads if thread.main), None)
-    if main is None or telling.main or trains(telling) or runs_method(telling):
+    if main is None or telling.main or trains(telling):
         return False
+    if runs_method(telling) or runs_coroutines(telling):
+        return False  # while a coroutine runs, no other of the actor's gets further
     meaning = reader.read(main.frames).meaning
     return meaning is not None and meaning.activity == "idle"
 

@@ -145,10 +145,15 @@ def runs_method(thread: ThreadStack) -> bool:
     )
 
 
+def runs_coroutines(thread: ThreadStack) -> bool:
+    """Whether Ray runs an actor's coroutines in this thread. It has its name from Ray, whatever
+    implements its event loop (uvloop has no Python frames)."""
+    return thread.name.startswith("AsyncIO Thread")
+
+
 def runs_event_loop(thread: ThreadStack) -> bool:
-    """Whether an event loop runs in a thread: one of Ray's for an actor's coroutines, which has
-    their name whatever implements it (uvloop has no Python frames), or one of ``asyncio``."""
-    return thread.name.startswith("AsyncIO Thread") or any(
+    """Whether an event loop runs in a thread: one of Ray's, or one of ``asyncio``."""
+    return runs_coroutines(thread) or any(
         not frame.native
         and frame.file.endswith("asyncio/base_events.py")
         and last_name(frame.function) == "run_forever"

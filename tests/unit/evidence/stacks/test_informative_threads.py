@@ -175,6 +175,15 @@ def test_of_an_actor_whose_coroutines_wait_its_event_loop_tells() -> None:
     assert fact([driver, of_c], follows=True).thread == "MainThread"
 
 
+def test_an_actor_does_not_rest_while_its_event_loop_runs_a_coroutine() -> None:
+    main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
+    coroutine = thread("match re/__init__.py:166", "ask desk.py:60",
+                       "_resume_span ray/util/tracing/tracing_helper.py:520",
+                       "run threading.py:982", name="AsyncIO Thread: default", tid=9)  # fmt: skip
+    found = fact([main, coroutine], follows=True)
+    assert (found.tid, found.users_code, found.rests) == (9, True, False)
+
+
 def test_what_a_worker_of_ray_data_does_tells_the_thread_of_the_users_function() -> None:
     data = "ray/data/_internal/execution"
     main = thread("wait threading.py:327", "result concurrent/futures/_base.py:451",
