@@ -12,7 +12,6 @@ from functools import cached_property, wraps
 from typing import Any, NamedTuple
 
 from ray_sentinel.evidence.stacks.compare import function_of
-from ray_sentinel.waitgraph.ras_facts import AFTER
 from ray_sentinel.waitgraph.stacks import StacksJudgement
 
 
@@ -274,9 +273,6 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "evicted": Step(f"{_WT}_evicted", gives([]), "the ring has lost what is pending"),
         "vague": Step(f"{_WT}_vague", gives([]), "a cut dump waits in something"),
         "mixed": Step(f"{_WT}_mixed", gives(frozenset()), "one group for calls and transfers"),
-        "in launch": Step(
-            f"{_WT}_may_wait_in_launch", gives(False), "the first call blocks in its launch"
-        ),
         "telling": Step(
             f"{_WT}_telling", gives(True), "completion elsewhere may say nothing of a rooted call"
         ),
@@ -359,12 +355,6 @@ _ROOMS: dict[str, dict[str, Step]] = {
             f"{_RASF}_of_the_unnamed", gives(()), "a rank may be among those not named"
         ),
         "moving": Step(f"{_RASF}_moving", gives(set()), "who was seen going on"),
-        "after": Step(
-            f"{_RASF}_waits",
-            keeps(lambda fact: getattr(fact, "how", "") != AFTER),
-            "an operation comes after the one before",
-            True,
-        ),
     },
     "The live judge: what is weighed": {
         "findings": Step(f"{_SU}_from_findings", gives(None), "what rules have proven"),

@@ -63,8 +63,6 @@ GONE = WaitNode("resource", "a process that is gone")
 UNNAMED = WaitNode("several", "members that an answer does not name")
 MAY_BE = "may be one of"
 """``WaitsFor.how`` of a rank and the members that are not named."""
-AFTER = "comes after"
-"""``WaitsFor.how`` of an operation and an earlier one."""
 _MOST_OPERATIONS = 12
 _MOST_ERRORS = 16
 _MOST_NAMED = 8
@@ -356,9 +354,6 @@ class RasWaits:
                 yield WaitsFor(who=who, awaited=one.node, how=IN_OPERATION)
             for member in one.next:
                 yield NotReached(process=self.node(one.look, member), operation=one.node)
-        for kind, _ in self._kinds:
-            for before, after in pairwise(kind):
-                yield WaitsFor(who=after.node, awaited=before.node, how=AFTER)
         for moved in self._moving() & self._ranks.keys():
             yield Moves(process=self._node_of(moved))
         yield from self._of_the_unnamed()

@@ -87,8 +87,7 @@ class Waits:
             group = self.world.group_of(rank, entry)
             if group is None:
                 continue
-            progress = self.world.place(rank, group.id).of(entry.p2p)
-            if progress.launching == entry.seq and not self._may_wait_in_launch(rank, entry):
+            if self.world.in_launch(rank, entry):
                 continue
             if entry.p2p:
                 if not entry.retired:
@@ -161,14 +160,6 @@ class Waits:
             for ident in (self.world.groups.by_pg[rank].get(entry.pg),)
         }
 
-    def _may_wait_in_launch(self, rank: int, entry: Entry) -> bool:
-        """The first call in a group makes the communicator, and blocks until all have come."""
-        if entry.p2p or entry.collective_seq != 1:
-            return False
-        group = self.world.group_of(rank, entry)
-        assert group is not None
-        return bool(self.world.members(group.id, entry.seq)["absent"])
-
     def _add(self, key: Key, entry: Entry | None) -> Operation:
         operation = self.operations.setdefault(key, Operation(key=key, group=key[1], entry=entry))
         operation.entry = operation.entry or entry
@@ -207,10 +198,8 @@ class Waits:
     def _lead_to_members(self, operation: Operation) -> None:
         _, ident, seq, _ = operation.key
         members = self.world.members(ident, seq)
-        operation.absent = [*members["absent"]]
+        operation.absent = [*members["absent"], *members["launching"]]
         waiting = [*members["pending"]]
-        for rank in members["launching"]:
-            (waiting if operation in self.fronts[rank] else operation.absent).append(rank)
         held = [rank for rank in waiting if operation in self.fronts[rank]]
         others = (r for r in waiting if operation not in self.fronts[r])
         operation.elsewhere = [rank for rank in others if self.fronts[rank]]
