@@ -20,6 +20,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderWait
 from ray_sentinel.report.contract import incident_json
 from tests.support.engine_sim import Sim
+from tests.support.stack_facts import REDUCE, elsewhere, fact
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SETS = sorted(path.name for path in (FIXTURES / "flight_recorder").glob("gloo_*"))
@@ -293,3 +294,19 @@ def test_stacks_that_are_not_in_the_folder_count_as_they_were_recorded(tmp_path:
     assert [one["rank"] for one in answer.culprits] == [4]
     assert answer.confidence == incident.verdict.confidence
     assert answer.culprits[0]["named_by"] == ["stacks"]
+
+
+def test_a_kept_gil_is_told_as_the_explainer_of_stacks_tells_it() -> None:
+    look = [*(fact(r) for r in range(3)), elsewhere(3, "unknown", keeps_gil=True)]
+    verdict = judged(FolderEvidence(rounds=[look, look])).verdict
+    assert ([one.rank for one in verdict.culprits], verdict.kind) == ([3], "gil-held")
+
+
+def test_who_waits_in_its_next_call_is_not_called_slow() -> None:
+    later = [fact(r) for r in range(4)]
+    gathers = (*REDUCE[:-1], "all_gather (torch/d.py:9)")
+    verdict = judged(
+        FolderEvidence(rounds=[[*later[:3], fact(3, signature=gathers)], later])
+    ).verdict
+    assert (verdict.culprits, verdict.kind) == ((), "unknown")
+    assert "4 of 4 ranks wait in collectives" in verdict.summary

@@ -54,3 +54,15 @@ def test_a_checkpoint_that_only_its_name_shows_is_given_time() -> None:
     sim.rank(0).stuck = False
     sim.run(20)
     assert sim.incidents() == ()
+
+
+def test_a_checkpoint_that_keeps_the_gil_is_given_time() -> None:
+    """Pickling a large state keeps it for seconds, and the companion thread proves that."""
+    sim = Sim()
+    sim.run(30)
+    saves = ("main (train.py:1)", "save_checkpoint (train.py:40)")
+    sim.stick(1, interpreter="gil-held", where=saves, activity="unknown")
+    sim.run(10)
+    sim.rank(1).stuck, sim.rank(1).interpreter = False, "runs"
+    sim.run(20)
+    assert sim.incidents() == ()

@@ -233,6 +233,18 @@ def test_a_rank_that_sleeps_while_the_others_wait_for_it_to_join_is_named(label:
     assert sim.incidents()[0].kind == "startup-stuck"
 
 
+def test_ranks_that_join_anew_in_the_midst_of_training_have_the_time_of_a_start() -> None:
+    """As where a job restarts within its processes: rank 0 needs half a minute longer."""
+    sim, joins = Sim(attached=False), searching().stack_answer
+    sim.run(60)
+    sim.stick(0, where=("main (train.py:1)", "rebuild (restart.py:9)"), waits=None)
+    sim.stack_answer = lambda rank: joins(rank) if rank.waits else sim.fact(rank)
+    sim.run(40)
+    sim.rank(0).stuck = False
+    sim.run(20)
+    assert sim.incidents() == ()
+
+
 def test_a_communicator_in_the_midst_of_training_is_no_start() -> None:
     sim = Sim(attached=False)
     sim.run(30)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.waitgraph.ras import explain
 from tests.support.ras_sim.job import Job
-from tests.support.ras_sim.render import as_json
+from tests.support.ras_sim.render import as_json, as_text
 
 
 def polled(job: Job) -> RasFacts:
@@ -48,6 +50,44 @@ def test_who_is_in_a_communicator_s_start_waits_for_those_that_are_not() -> None
     job.wait(10)
     facts = explain({"1": first, "2": as_json(job).encode()})
     assert (facts.kind, [one.rank for one in facts.culprits]) == ("startup-stuck", [2])
+
+
+def twice(job: Job) -> RasFacts:
+    first = as_json(job).encode()
+    job.wait(10)
+    return explain({"1": first, "2": as_json(job).encode()})
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_who_makes_the_calls_of_two_communicators_in_another_order_is_named(nodes: int) -> None:
+    """In each of the two it is only behind, or ahead: they wait for each other in a circle."""
+    job = Job(5, nodes, 8 // nodes, "tp")
+    job.run(20)
+    tensor = job.comms[1]
+    tensor.launch("AllReduce", 1, but=(2,))
+    wait_there = (seat.peer.world for seat in tensor.seats if seat.peer.world != 2)
+    job.world.launch("AllReduce", 1, but=tuple(wait_there))
+    facts = twice(job)
+    assert (facts.kind, [one.rank for one in facts.culprits]) == ("collective-mismatch", [2])
+
+
+@pytest.mark.parametrize("behind", [(), (3,)])
+def test_where_only_the_error_of_a_peer_is_reported_nobody_is_named(behind: tuple[int]) -> None:
+    """The peer has gone, and RAS does not list it any more: the job neither runs nor is whole."""
+    job = job_of_eight()
+    job.world.launch("AllReduce", 4, but=behind)
+    job.world.seat(3).error = job.world.seat(5).error = 6
+    facts = twice(job)
+    assert (facts.kind, facts.culprits) == ("cannot-tell", ())
+
+
+def test_errors_whose_details_are_cut_off_are_not_called_free_of_mismatch() -> None:
+    job = job_of_eight()
+    job.world.seat(3).error = 1
+    table = as_text(job).partition("Errors\n======")[0]
+    assert "ERROR" in table
+    facts = explain({"poll": table.encode()})
+    assert (facts.kind, facts.culprits) == ("cannot-tell", ())
 
 
 def test_all_ranks_of_a_dead_process_are_named() -> None:

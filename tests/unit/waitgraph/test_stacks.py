@@ -303,6 +303,13 @@ def test_unknown_frames_at_several_lines_of_one_function_are_one_place() -> None
     assert ranks(looks(*crowd, elsewhere(7, "unknown", "parse (a.py:9)"))) == [7]
 
 
+def test_one_at_another_line_of_the_function_in_which_all_others_stand() -> None:
+    """They exchange data in an extension, whose wait Python's frames do not show; rank 3 still
+    prepares its part."""
+    crowd = [elsewhere(r, "unknown", "exchange (model.py:31)") for r in range(3)]
+    assert ranks(looks(*crowd, elsewhere(3, "unknown", "exchange (model.py:28)"))) == [3]
+
+
 @pytest.mark.parametrize("native", [3, 7])
 def test_a_look_without_native_frames_sets_nobody_apart(native: int) -> None:
     """Where ``py-spy --native`` failed for some ranks, their stacks end where its frames begin."""
@@ -369,6 +376,14 @@ def test_helpers_are_left_out() -> None:
     assert ranks(found) == [3]
     assert [f.helper for f in found.helpers] == ["dataloader worker"]
     assert any("left out" in item.text for item in found.evidence)
+
+
+def test_a_helper_that_only_the_first_look_could_tell_is_left_out() -> None:
+    """The first was by py-spy, which shows the command line, and the second by another tool."""
+    facts = [*(fact(r) for r in range(3)), elsewhere(3)]
+    launcher = elsewhere(9, "input-wait", rank=None, helper="launcher or helper")
+    unknown = elsewhere(9, "input-wait", rank=None)
+    assert ranks(explain([[*facts, launcher], [*facts, unknown]])) == [3]
 
 
 def test_an_idle_worker_is_a_culprit_only_if_it_is_a_rank() -> None:

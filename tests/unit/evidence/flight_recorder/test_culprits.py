@@ -17,6 +17,7 @@ from tests.support.recorder_sim.faults import simulate
         ("dp8", "stop before", {1, 7}, "ranks 1, 7 left no dump that says anything: others wait"),
         ("pp4", "wrong op", {0, 3}, "rank 1 called reduce of 1 Float; rank 2 called all_reduce"),
         ("dp8", "stop before", set(), "in which 7 other ranks wait; it has nothing pending"),
+        ("dp8", "stop inside", set(), "in which 7 other ranks wait; it is inside the launch of"),
         ("pp4", "stop before", set(), "in which 1 other rank waits; it has nothing pending"),
     ],
 )

@@ -40,6 +40,13 @@ def test_one_that_its_peers_have_left_behind(library: str, kind: str) -> None:
     assert ([culprit.rank for culprit in found.culprits], found.kind) == ([3], kind)
 
 
+def test_a_device_that_stopped_in_the_last_call_is_named_though_nobody_waits_for_it() -> None:
+    """Its peers save a checkpoint, say: they have nothing pending."""
+    peers = {rank: dump("nccl", 5, 5) for rank in range(3)}
+    found = explain(peers | {3: dump("nccl", 5, 4)}, world_size=4)
+    assert ([culprit.rank for culprit in found.culprits], found.kind) == ([3], "device-stuck")
+
+
 def test_one_that_is_late_and_that_nobody_waits_for_is_not_named() -> None:
     """Its peers are in no call, and have a group of their own, so none of them is its equal."""
     peers = {rank: msgspec.json.decode(dump("gloo", 5, 5)) for rank in range(3)}

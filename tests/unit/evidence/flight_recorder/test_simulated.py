@@ -45,6 +45,17 @@ def test_no_innocent_is_named(layout: str, fault: str) -> None:
             assert not waiting & named(facts)
 
 
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_cut_dump_of_one_that_waits_in_a_transfer_does_not_accuse_it(seed: int) -> None:
+    """Only the counters of its group are left. The group is for collectives and transfers, so
+    equal numbers, as with seed 5, do not say that nothing is pending."""
+    case = simulate("pp4world", "stop before", seed)
+    whole = write(case.machine, NCCL)
+    assert 1 not in case.culprits
+    facts = explain(whole | {1: whole[1][: len(whole[1]) * 7 // 10]}, world_size=4)
+    assert named(facts) == case.culprits
+
+
 STOPS = ("stop before", "stop between", "stop inside")
 
 
