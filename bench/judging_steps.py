@@ -299,9 +299,6 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "out of sequence": Step(
             f"{_C}_out_of_sequence", gives({}), "its counters contradict those of equals"
         ),
-        "hidden parts": Step(
-            f"{_FR}circles:_hides_its_parts", gives(False), "a batch of which the end is recorded"
-        ),
         "ballot: like operations": Step(
             f"{_AL}_backed", gives(None), "operations of groups that are alike decide"
         ),

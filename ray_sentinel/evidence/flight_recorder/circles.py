@@ -194,13 +194,11 @@ class Circles:
         """
 
         def votes(one: Called) -> dict[int, Hashable]:
-            if _hides_its_parts(made[one.process]):
-                return {}
             equals = (other for other in self._equals.of(one.process) if other not in leave_out)
             return {
                 other: entry.signature()
                 for other in islice(equals, MOST_VOTERS)
-                if (entry := self._equals.sequence(other).get(at)) and not _hides_its_parts(entry)
+                if (entry := self._equals.sequence(other).get(at))
             }
 
         if len(leave_out) >= len(self._world.dumps):
@@ -260,8 +258,3 @@ class Circles:
 
 def _called(made: Mapping[int, Entry], at: Call) -> list[Called]:
     return [Called(rank, at, entry.signature()) for rank, entry in made.items()]
-
-
-def _hides_its_parts(call: Entry) -> bool:
-    """Whether it is a batch of which only the end is recorded."""
-    return call.op == "coalesced" and not call.parts
