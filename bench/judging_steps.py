@@ -480,7 +480,7 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "alike": Step(
             f"{_W}ras_facts:folded",
             lambda real: lambda facts: _each_alone(facts),
-            "ranks of which the same is known are one node: of 8,192, half of them ahead, in 0.5 s, "
+            "ranks of which the same is known are one node: 8,192, half of them ahead, in 0.5 s, "
             "not 1.0 s",
         ),
     },
