@@ -9,6 +9,7 @@ so.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Place, Poll, RasProcess
@@ -24,12 +25,16 @@ class Names:
         self._known = dict(known or {})
         found = _distinct(polls)
         self._places: dict[Place, int] = {}
+        self._gpus: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+        """By the host and pid of each process, the world ranks on its GPUs."""
         self._world = _world(polls, found)
         self._by_key: set[str] = set()
         for communicator in [self._world] if self._world is not None else found:
             for member in communicator.members:
                 if member.place is not None:
-                    self._places.setdefault(member.place, member.rank)
+                    host, pid, gpu = member.place
+                    rank = self._places.setdefault(member.place, member.rank)
+                    self._gpus[host, pid][gpu] = rank
         if self._world is not None:
             self._by_key = {self._world.key}
         elif len(found) == 1:
@@ -61,9 +66,8 @@ class Names:
             return [] if rank is None else [rank]
         return sorted(
             rank
-            for (host, pid, gpu), rank in self._places.items()
-            if (host, pid) == (process.host, process.pid)
-            and (gpu in process.gpus or gpu < 0 or not process.gpus)
+            for gpu, rank in self._gpus.get((process.host, process.pid), {}).items()
+            if gpu in process.gpus or gpu < 0 or not process.gpus
         )
 
     def _known_rank(self, host: str, pid: int | None) -> int | None:
