@@ -21,10 +21,11 @@ from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.incident import Incident  # noqa: E402
 from ray_sentinel.model.stacks import StackFact  # noqa: E402
 from ray_sentinel.waitgraph.confidence import put_on_culprit  # noqa: E402
-from tests.support import ray_stories, ray_story  # noqa: E402
+from tests.support import ray_story  # noqa: E402
 from tests.support.engine_sim import Sim, SimRank  # noqa: E402
 from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS  # noqa: E402
 from tests.support.log_corpus.scenarios import SCENARIOS  # noqa: E402
+from tests.support.ray_stories.jobs import rollouts  # noqa: E402
 
 # Jobs of ranks, played through the engine.
 
@@ -187,7 +188,7 @@ RAY_STACKS = {
 def engine_actors(number: int) -> Iterator[Sample]:
     """Rollouts and a driver; some processes give no stacks."""
     rng = random.Random(f"engine-actors/{number}")
-    story, main, workers = ray_stories.rollouts(rng.choice((2, 3, 5)))
+    story, main, workers = rollouts(rng.choice((2, 3, 5)))
     fault = rng.choice((*RAY_STACKS, "circle", "driver", "goes on", "healthy"))
     first, second = rng.sample(workers, 2)
     truth = {f"Rollout {first.number}"}

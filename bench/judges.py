@@ -45,7 +45,7 @@ from ray_sentinel.waitgraph import ras, recorder  # noqa: E402
 from ray_sentinel.waitgraph import stacks as judge_of_stacks  # noqa: E402
 from ray_sentinel.waitgraph.confidence import of_ras, of_recorder  # noqa: E402
 from ray_sentinel.waitgraph.recorder_failed import explain_failed  # noqa: E402
-from tests.support import log_cases, ray_stories  # noqa: E402
+from tests.support import log_cases  # noqa: E402
 from tests.support.engine_sim import Sim  # noqa: E402
 from tests.support.log_cases.parts import ANYBODY, NOBODY  # noqa: E402
 from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS  # noqa: E402
@@ -53,6 +53,7 @@ from tests.support.log_corpus.scenarios import SCENARIOS  # noqa: E402
 from tests.support.ras_sim.faults import PERSISTENT  # noqa: E402
 from tests.support.ras_sim.job import Job as RasJob  # noqa: E402
 from tests.support.ras_sim.render import as_json, as_text  # noqa: E402
+from tests.support.ray_stories import stories  # noqa: E402
 from tests.support.recorder_fleet import cases as fleet  # noqa: E402
 from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402
 from tests.support.recorder_sim.dumps import NCCL, write  # noqa: E402
@@ -420,16 +421,11 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "device_hangs": (["Rollout 0"], "device-stuck"),
 }
 """Stories whose truth is written down; the others count only by the verdict on them."""
-NO_STORIES = ("rollouts", "with_ranks", "after_calls")
-"""How the names of those that are no stories begin."""
 
 
 def stories_of_ray(_: int) -> Iterator[Asked]:
     """Jobs of actors and drivers."""
-    for name, play in vars(ray_stories).items():
-        made_here = getattr(play, "__module__", "") == ray_stories.__name__
-        if not made_here or isinstance(play, type) or name.startswith(("_", *NO_STORIES)):
-            continue
+    for name, play in stories().items():
         truth, kind = RAY_STORIES.get(name, (None, ""))
         yield partial(_of_engine, "engine: Ray jobs", name, partial(_told, play), truth, kind)
 

@@ -15,7 +15,7 @@ from ray_sentinel.actors.bundles import bundle
 from ray_sentinel.actors.coordinator.event_log.log import EventLog
 from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog
 from ray_sentinel.cli.main import main
-from tests.support.ray_stories import asleep
+from tests.support.ray_stories.processes import asleep
 
 EVENTS = Path(__file__).parents[2] / "fixtures/events"
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.model.ray_calls import EndedCalls, RayCall
-from tests.support.ray_stories import WARM
+from tests.support.ray_stories.jobs import WARM
 from tests.support.ray_story import (
     COMPUTES,
     GETS,

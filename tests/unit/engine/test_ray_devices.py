@@ -10,16 +10,14 @@ import pytest
 from ray_sentinel.model.ray_calls import EndedCalls
 from ray_sentinel.model.stacks import StackFact
 from tests.support import ray_story
-from tests.support.ray_stories import (
-    WARM,
+from tests.support.ray_stories.call_streams import (
     BackToBack,
     after_calls,
     back_to_back,
     device_hangs,
     now_and_then_a_long_one,
-    rollouts,
-    with_ranks,
 )
+from tests.support.ray_stories.jobs import WARM, rollouts, with_ranks
 from tests.support.ray_story import GETS, ITEMS, REDUCES, SLEEPS, SYNCHRONIZES, RayStory
 from tests.support.restarts import goes_on_alike
 

@@ -9,7 +9,7 @@ from ray_sentinel.engine.events import EndedCallsTold
 from ray_sentinel.engine.ray.job_view import STARTUP_TIMEOUT, TIMES_SELDOM
 from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
-from tests.support.ray_stories import rollouts
+from tests.support.ray_stories.jobs import rollouts
 from tests.support.ray_story import (
     COMPUTES,
     JOB,

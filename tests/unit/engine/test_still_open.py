@@ -7,7 +7,9 @@ import pytest
 
 from ray_sentinel.model.stacks import StackFact
 from tests.support.engine_sim import Sim
-from tests.support.ray_stories import InFlight, held_in_flight, rank_stuck, rollouts
+from tests.support.ray_stories.in_flight import InFlight, held_in_flight
+from tests.support.ray_stories.jobs import rollouts
+from tests.support.ray_stories.ranks import rank_stuck
 from tests.support.ray_story import (
     COMPUTES,
     SELECTS,
