@@ -23,9 +23,6 @@ from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory, 
 
 PASSED_WEIGHT = 0.45
 """Greatest weight of what the job recovered from, if something else is known to have ended it."""
-SLOWING = frozenset({"thermal", "clock-drop", "power-drop", "degrading-link", "congestion",
-                     "cpu-contention", "io-contention", "memory-pressure"})  # fmt: skip
-"""Causes of slow steps that leave every rank alive."""
 LESS = 0.01
 """By how much an answer weighs less than the one that outranks it."""
 SAID_BONUS = 0.1
@@ -135,12 +132,12 @@ def _without_passed(answers: list[Diagnosis]) -> list[Diagnosis]:
     ends = [answer for answer in answers if answer.outcome == "found" and answer.ended_job]
     if not ends:
         return answers
-    named = max((answer.weight for answer in ends if answer.culprits), default=1.0)
+    sure = max((answer.weight for answer in ends if answer.culprits), default=1.0)
     return [
         msgspec.structs.replace(answer, weight=min(answer.weight, PASSED_WEIGHT))
         if answer.passed
-        else msgspec.structs.replace(answer, weight=min(answer.weight, named - LESS))
-        if not answer.ended_job and answer.cause in SLOWING
+        else msgspec.structs.replace(answer, weight=min(answer.weight, sure - LESS))
+        if not answer.ended_job and answer.cause in named(answer.playbook).SLOWING
         else answer
         for answer in answers
     ]

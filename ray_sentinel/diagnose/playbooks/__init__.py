@@ -1,9 +1,9 @@
 """One playbook a file.
 
 A playbook is a module with ``NAME``, ``ANALYSIS`` (how its answer is labelled), ``ALIASES`` (other
-names it may be called by), ``TITLE``, ``applies(case) -> float`` (0..1, a cheap guess whether it is
-worth running) and ``run(case) -> Diagnosis``. It is found by looking into this folder: adding one
-edits nothing else.
+names it may be called by), ``TITLE``, ``SLOWING`` (causes it names that end no job),
+``applies(case) -> float`` (0..1, a cheap guess whether it is worth running) and
+``run(case) -> Diagnosis``. It is found by looking into this folder: adding one edits nothing else.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Playbook(Protocol):
     ANALYSIS: str
     ALIASES: tuple[str, ...]
     TITLE: str
+    SLOWING: frozenset[str]
+    """The causes among its answers that only make steps slow: they leave every rank alive."""
 
     def applies(self, case: JobCase) -> float:
         """0 if it has nothing to work on; 1 where its trigger is plainly there."""

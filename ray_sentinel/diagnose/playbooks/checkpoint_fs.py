@@ -27,6 +27,7 @@ NAME = "checkpoint-fs-error"
 ANALYSIS = "checkpoint-fs-error"
 ALIASES: tuple[str, ...] = ("checkpoint", "checkpoint-error", "8")
 TITLE = "Checkpoint file-system error"
+SLOWING: frozenset[str] = frozenset()
 
 WORSE = 1.6
 """How many times the greatest peak of the earlier checkpoints two measures of a host must reach to

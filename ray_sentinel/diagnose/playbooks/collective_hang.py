@@ -27,6 +27,7 @@ NAME = "collective-hang"
 ANALYSIS = "hang"
 ALIASES: tuple[str, ...] = ("nccl-hang", "rccl-hang", "1")
 TITLE = "Collective hang"
+SLOWING: frozenset[str] = frozenset()
 
 WEAK = 0.25
 """Share of the worst host's rate below which a host is a bystander."""

@@ -17,6 +17,7 @@ NAME = "disk-full"
 ANALYSIS = "disk-full"
 ALIASES: tuple[str, ...] = ("disk", "storage-full", "9")
 TITLE = "Full file system"
+SLOWING: frozenset[str] = frozenset()
 
 LEAD_SECONDS = 1800.0
 """Most seconds between a file system that is full and the stop of the job that it caused: the next

@@ -71,6 +71,7 @@ NAME = "gpu-health"
 ANALYSIS = "gpu-health"
 ALIASES: tuple[str, ...] = ("gpu", "gpus", "5")
 TITLE = "GPU health"
+SLOWING = frozenset({"thermal", "clock-drop", "power-drop", "degrading-link"})
 
 LOW_UTILISATION = 100.0 * GPU_UNDERUSED.limit
 """Per cent, as the quantity has it."""

@@ -22,6 +22,7 @@ NAME = "heartbeat-false-positive"
 ANALYSIS = "heartbeat"
 ALIASES: tuple[str, ...] = ("heartbeat-timeout", "2")
 TITLE = "Heartbeat timeout"
+SLOWING: frozenset[str] = frozenset()
 
 DEFAULT_TIMEOUT = 100.0
 """JAX's own default of the heartbeat timeout, in seconds."""

@@ -18,6 +18,7 @@ NAME = "host-oom"
 ANALYSIS = "oom"
 ALIASES: tuple[str, ...] = ("oom-host", "memory", "3")
 TITLE = "Host out of memory"
+SLOWING: frozenset[str] = frozenset()
 
 TOGETHER_SECONDS = 180.0
 """Seconds after the first kill within which hosts count as killed together with it."""

@@ -66,6 +66,7 @@ NAME = "network-health"
 ANALYSIS = "network-health"
 ALIASES: tuple[str, ...] = ("network", "nccl-timeout", "rdma", "6")
 TITLE = "Network health"
+SLOWING = frozenset({"congestion"})
 
 _KINDS = {
     "rdma.retx": "retransmits",

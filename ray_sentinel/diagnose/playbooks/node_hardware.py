@@ -83,6 +83,7 @@ NAME = "node-hardware-failure"
 ANALYSIS = "hardware"
 ALIASES: tuple[str, ...] = ("node-failure", "node-fail", "signal-kill", "unknown-death", "4")
 TITLE = "Node failure and hardware"
+SLOWING: frozenset[str] = frozenset()
 
 LEAST_HOT = 2
 """Least number of hot cells: one reading may be wrong."""

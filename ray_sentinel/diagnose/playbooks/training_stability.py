@@ -30,6 +30,7 @@ NAME = "training-stability"
 ANALYSIS = "training-stability"
 ALIASES: tuple[str, ...] = ("training", "stability", "throughput", "7")
 TITLE = "Training stability"
+SLOWING = frozenset({"cpu-contention", "io-contention", "memory-pressure"})
 
 OURS = frozenset({"cpu", "storage", "memory", "training"})
 """Domains of a slowdown that this playbook answers for; the others have playbooks of their own."""
