@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
+from ray_sentinel import regex as re
+
 
 def kernel_text(path: Path) -> str:
     """The text of such a file, without white space around it; empty if it cannot be read."""
@@ -34,6 +38,59 @@ def parse_environ(data: bytes, errors: str = "surrogateescape") -> dict[str, str
         name, separator, value = item.partition(b"=")
         if name and separator:
             found.setdefault(name.decode("utf-8", errors), value.decode("utf-8", errors))
+    return found
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a line of mountinfo that matter here."""
+
+    root: str
+    """The directory of the file system that is mounted."""
+    point: str
+    """Where it is mounted, as a path."""
+    kind: str
+    """The type of the file system, such as "ext4"."""
+    options: frozenset[str]
+    """The options of the file system; those of control groups (v1) name controllers."""
+    device: str
+    """Major and minor number, as ``8:1``."""
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """``/proc/<pid>/mountinfo`` (``man 5 proc_pid_mountinfo``): optional fields end at a ``-``."""
+    mounts = []
+    for line in text.splitlines():
+        before, dash, after = line.partition(" - ")
+        left, right = before.split(" "), after.split(" ")
+        if dash and len(left) >= 6 and len(right) >= 2:
+            mounts.append(
+                Mount(
+                    root=_unescaped(left[3]),
+                    point=_unescaped(left[4]),
+                    kind=right[0],
+                    options=frozenset(",".join(right[2:3]).split(",")),
+                    device=left[2],
+                )
+            )
+    return mounts
+
+
+def _unescaped(field: str) -> str:
+    """Blank, tab, newline and backslash are written as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8) & 0xFF), field)
+
+
+def parse_cgroup(text: str) -> dict[str, str]:
+    """``/proc/<pid>/cgroup``: the group's path by controller; version 2 has the controller ``""``.
+
+    Lines that are not ``id:controllers:path`` are left out.
+    """
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        parts = line.split(":", 2)
+        if len(parts) == 3 and parts[2].startswith("/"):
+            for controller in parts[1].split(","):
+                found.setdefault(controller, parts[2].removesuffix(" (deleted)"))
     return found
 
 

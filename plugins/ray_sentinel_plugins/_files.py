@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from ray_sentinel import regex as re
 from ray_sentinel.api import Context
+from ray_sentinel.text import natural
 
 T = TypeVar("T")
 
@@ -237,21 +238,6 @@ def counter(text: str) -> int | None:
 def decimal(text: str) -> float | None:
     """A number such as ``0.27``, else None; never NaN or infinity."""
     return float(text) if re.fullmatch(r"-?[0-9]{1,30}(\.[0-9]{1,30})?", text) else None
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that sorts numbers inside names by their value.
-
-    >>> sorted(["card10", "card2"], key=natural)
-    ['card2', 'card10']
-    """
-    return [
-        (0, int(part), "")
-        if part.isascii() and part.isdigit() and len(part) <= 40
-        else (1, 0, part)
-        for part in re.split(r"([0-9]+)", name)
-        if part
-    ]
 
 
 def clean(text: str) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel_plugins._files import Files, natural
+from ray_sentinel.text import natural
+from ray_sentinel_plugins._files import Files
 
 AMD = "0x1002"
 MAX_GPUS = 256

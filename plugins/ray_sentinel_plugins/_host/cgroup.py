@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from ray_sentinel import regex as re
 from ray_sentinel.api import Metric, Sample
+from ray_sentinel.kernel_files import Mount, parse_cgroup, parse_mountinfo
 from ray_sentinel_plugins._files import Files, counter
 from ray_sentinel_plugins._host.kernel import parse_values
 
@@ -43,17 +43,6 @@ class Cgroup(msgspec.Struct, frozen=True):
     top: Path
 
 
-class Mount(msgspec.Struct, frozen=True):
-    """The parts of a line of mountinfo that matter here."""
-
-    root: str
-    point: str
-    kind: str
-    options: frozenset[str]
-    device: str = ""
-    source: str = ""
-
-
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     """All samples of this subject; none if the agent's cgroup cannot be found."""
     membership = files.text(proc / "self/cgroup")
@@ -63,7 +52,8 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
         if not files.live and files.is_file(sys / "fs/cgroup/memory.current"):
             yield from _read_v2(files, sys / "fs/cgroup")
         return
-    v1, v2 = parse_membership(membership)
+    groups = parse_cgroup(membership)
+    v1, v2 = groups.get("memory"), groups.get("")
     if v1 is None and v2 is None:
         files.complain(proc / "self/cgroup", "names no cgroup that counts memory")
     mounts = parse_mountinfo(files.text(proc / "self/mountinfo") or "")
@@ -173,42 +163,3 @@ def below(path: str, root: str) -> str | None:
         return str(PurePosixPath(path).relative_to(root))
     except ValueError:
         return None
-
-
-def parse_membership(text: str) -> tuple[str | None, str | None]:
-    """``/proc/self/cgroup`` → the path of the v1 memory controller, the path in v2."""
-    v1 = v2 = None
-    for line in text.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not path.startswith("/"):
-            continue
-        path = path.removesuffix(" (deleted)")
-        if number == "0" and not controllers:
-            v2 = path
-        elif "memory" in controllers.split(","):
-            v1 = path
-    return v1, v2
-
-
-def parse_mountinfo(text: str) -> list[Mount]:
-    """``/proc/<pid>/mountinfo`` (``man 5 proc_pid_mountinfo``): optional fields end at a ``-``."""
-    mounts = []
-    for line in text.splitlines():
-        before, dash, after = line.partition(" - ")
-        left, right = before.split(" "), after.split(" ")
-        if dash and len(left) >= 6 and len(right) >= 2:
-            options = frozenset(",".join(right[2:3]).split(","))
-            mounts.append(
-                Mount(unescape(left[3]), unescape(left[4]), right[0], options, left[2], right[1])
-            )
-    return mounts
-
-
-def unescape(field: str) -> str:
-    r"""Blank, tab, newline and backslash are written as octal numbers.
-
-    >>> unescape(r"/mnt/my\040data")
-    '/mnt/my data'
-    """
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8) & 0xFF), field)

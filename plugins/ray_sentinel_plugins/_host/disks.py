@@ -9,7 +9,8 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.api import Metric, Sample
-from ray_sentinel_plugins._files import Files, clean, counter, natural
+from ray_sentinel.text import natural
+from ray_sentinel_plugins._files import Files, clean, counter
 
 SECTOR = 512
 """Bytes of a sector as the file counts them, whatever the disk's own sectors are."""

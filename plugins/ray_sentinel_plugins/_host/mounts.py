@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ray_sentinel.api import Metric, Sample
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.kernel_files import Mount, parse_mountinfo
 from ray_sentinel_plugins._files import Files, clean
-from ray_sentinel_plugins._host.cgroup import Mount, parse_mountinfo
 
 FREE = Metric("hw_disk_free_bytes", "gauge", "Space that users can still fill.", ("mount",))
 TOTAL = Metric("hw_disk_total_bytes", "gauge", "Size of the file system.", ("mount",))

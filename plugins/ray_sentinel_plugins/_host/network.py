@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ray_sentinel.api import Metric, Sample
-from ray_sentinel_plugins._files import Files, clean, counter, natural
+from ray_sentinel.text import natural
+from ray_sentinel_plugins._files import Files, clean, counter
 
 MAX_DEVICES = 256
 """Most devices that get series: a node of a large Kubernetes cluster has hundreds of virtual

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from ray_sentinel.kernel_files import kernel_text
+from ray_sentinel.kernel_files import kernel_text, parse_cgroup, parse_mountinfo
 
 FROZEN_IN = frozenset({"__refrigerator", "refrigerator", "do_freezer_trap"})
 """Kernel functions in which frozen tasks wait."""
@@ -18,31 +18,14 @@ _FROZEN = {"freezer": ("freezer.state", "FROZEN"), "": ("cgroup.events", "frozen
 """A group's file, and its line where the group is frozen, by controller."""
 
 
-def parse_cgroup(text: str) -> dict[str, str]:
-    """``/proc/<pid>/cgroup``: the group's path by controller; version 2 has the controller ``""``.
-
-    Lines that are not ``id:controllers:path`` are left out.
-    """
+def cgroup_mounts(mountinfo: str, controller: str = "freezer") -> dict[str, str]:
+    """Where the controller's hierarchy is mounted, and version 2's, under ``""``."""
     found: dict[str, str] = {}
-    for line in text.splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3 and parts[2].startswith("/"):
-            for controller in parts[1].split(","):
-                found.setdefault(controller, parts[2])
-    return found
-
-
-def parse_mounts(text: str, controller: str = "freezer") -> dict[str, str]:
-    """``/proc/self/mounts``: where the controller's hierarchy is, and version 2's, under ``""``."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        parts = line.split()
-        if len(parts) < 4:
-            continue
-        if parts[2] == "cgroup2":
-            found.setdefault("", parts[1])
-        elif parts[2] == "cgroup" and controller in parts[3].split(","):
-            found.setdefault(controller, parts[1])
+    for mount in parse_mountinfo(mountinfo):
+        if mount.kind == "cgroup2":
+            found.setdefault("", mount.point)
+        elif mount.kind == "cgroup" and controller in mount.options:
+            found.setdefault(controller, mount.point)
     return found
 
 
@@ -51,7 +34,7 @@ class ControlGroups:
 
     def __init__(self, controller: str, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
         self._proc, self._root = proc, root
-        self._mounts = parse_mounts(kernel_text(proc / "self/mounts"), controller)
+        self._mounts = cgroup_mounts(kernel_text(proc / "self/mountinfo"), controller)
 
     def of(self, pid: int | str) -> Iterator[tuple[str, Path, PurePosixPath]]:
         """The folders of its groups in the controller's hierarchy and in version 2's (under

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.kernel_files import parse_mountinfo
 
 REMOTE = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "ncpfs"}
@@ -63,21 +64,9 @@ def kind_of(path: str, mountinfo: str) -> str:
     ('nfs4', 'ext4', 'ext4')
     """
     best, kind = "", ""
-    for line in mountinfo.splitlines():
-        mount, _, system = line.partition(" - ")
-        fields = mount.split(" ")
-        if len(fields) < 5 or not system:
-            continue
-        point = _unescaped(fields[4])
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
+    for mount in parse_mountinfo(mountinfo):
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
         # If two are mounted at one place, the later one hides the earlier.
-        if inside and len(point) >= len(best):
-            best, kind = point, system.split(" ")[0]
+        if inside and len(mount.point) >= len(best):
+            best, kind = mount.point, mount.kind
     return kind
-
-
-def _unescaped(text: str) -> str:
-    """The path, with its octal escapes for blanks and the like decoded."""
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text

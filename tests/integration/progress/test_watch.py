@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.proc.cgroup import parse_mounts
+from ray_sentinel.progress.proc.cgroup import cgroup_mounts
 from ray_sentinel.progress.proc.processes import ProcessTable
 from tests.support.parts import lacking
 from tests.support.ranks import DEADLINE, Ranks
@@ -131,7 +131,7 @@ def throttle() -> Iterator[Callable[[int], None]]:
     """Gives a process a thousandth of a CPU, by a control group of its own."""
     if os.geteuid() != 0:
         lacking("only root can make control groups")
-    mounts = parse_mounts(Path("/proc/self/mounts").read_text(), "cpu")
+    mounts = cgroup_mounts(Path("/proc/self/mountinfo").read_text(), "cpu")
     name = f"ray-sentinel-test-{os.getpid()}"
     if "cpu" in mounts:
         group, limits = Path(mounts["cpu"]) / name, {"cpu.cfs_quota_us": "1000"}
@@ -158,7 +158,7 @@ def freeze(request: pytest.FixtureRequest) -> Iterator[Callable[[int, bool], Non
     """Freezes a process in a control group of its own, and thaws it."""
     if os.geteuid() != 0:
         lacking("only root can make control groups")
-    mounts = parse_mounts(Path("/proc/self/mounts").read_text())
+    mounts = cgroup_mounts(Path("/proc/self/mountinfo").read_text())
     if request.param not in mounts:
         # Every machine has one of the two.
         pytest.skip("this machine has no such control groups")

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from ray_sentinel import kernel_files, text
 from ray_sentinel.collect import exposition_text
 from ray_sentinel.collect.discovery import sources_in
 from ray_sentinel.doctor import netnames, yaml_text
@@ -29,7 +30,7 @@ from ray_sentinel.supervise import json_records
 from ray_sentinel_plugins import _files, _pci, _raylets, nvml, rdma
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
 from ray_sentinel_plugins._event_files.follow import parse_name
-from ray_sentinel_plugins._host import cgroup, disks, dstate, identity, network, pressure
+from ray_sentinel_plugins._host import disks, dstate, identity, network, pressure
 from ray_sentinel_plugins._host import kernel as host_kernel
 from ray_sentinel_plugins._kernel_log.meaning import KernelLogState, happenings
 from ray_sentinel_plugins._kernel_log.records import parse_kmsg, parse_log
@@ -74,13 +75,11 @@ _PROC_READERS: tuple[tuple[str, Callable[[str], object], bytes], ...] = (
         pressure.parse_pressure,
         b"some avg10=0.00 avg60=0.00 avg300=0.00 total=0",
     ),
-    ("cgroup.parse_membership", cgroup.parse_membership, b"0::/a/b"),
     (
-        "cgroup.parse_mountinfo",
-        cgroup.parse_mountinfo,
+        "kernel_files.parse_mountinfo",
+        kernel_files.parse_mountinfo,
         b"36 35 98:0 /m /mnt rw,noatime master:1 - cgroup2 /dev/root rw,freezer",
     ),
-    ("cgroup.unescape", cgroup.unescape, rb"\040a"),
     ("identity.parse_version", identity.parse_version, b"Linux version 6.1.0-13-amd64 (gcc"),
     (
         "identity.parse_nvrm",
@@ -98,12 +97,16 @@ _PROC_READERS: tuple[tuple[str, Callable[[str], object], bytes], ...] = (
     ("_pci.parse_aer", lambda text: _pci.parse_aer(text, "TOTAL_ERR_COR"), b"TOTAL_ERR_COR 7"),
     ("_pci.sysfs_address", _pci.sysfs_address, b"0000:3b:00.0"),
     ("_files.clean", _files.clean, b"eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16"),
-    ("_files.natural", _files.natural, b" 259 0 nvme0n1 1 2 3 4 5 6 7 8 9 10 11"),
+    ("text.natural", text.natural, b" 259 0 nvme0n1 1 2 3 4 5 6 7 8 9 10 11"),
     ("_files.decimal", _files.decimal, b"cpu  1 2 3 4 5 6 7 8 9 10"),
     ("_files.pairs", _files.pairs, b"MemTotal:  1 kB"),
     ("tree.parse_information", nvml.parse_information, b"GPU UUID: \t GPU-1"),
-    ("groups.parse_cgroup", groups.parse_cgroup, b"0::/a/b"),
-    ("groups.parse_mounts", groups.parse_mounts, b"cgroup2 /sys/fs/cgroup cgroup2 rw,freezer 0 0"),
+    ("kernel_files.parse_cgroup", kernel_files.parse_cgroup, b"0::/a/b"),
+    (
+        "groups.cgroup_mounts",
+        groups.cgroup_mounts,
+        b"31 24 0:27 / /sys/fs/cgroup/freezer rw,relatime shared:9 - cgroup cgroup rw,freezer",
+    ),
     (
         "mounts.kind_of",
         lambda text: mounts.kind_of("/mnt/a/b", text),
@@ -120,14 +123,13 @@ _PROC_FIXTURES = {
     "kernel.parse_meminfo": "trees/*/proc/meminfo",
     "disks.parse_diskstats": "trees/*/proc/diskstats",
     "pressure.parse_pressure": "trees/*/proc/pressure/*",
-    "cgroup.parse_membership": "trees/*/proc/self/cgroup",
-    "cgroup.parse_mountinfo": "trees/*/proc/self/mountinfo",
+    "kernel_files.parse_mountinfo": "trees/*/proc/self/mountinfo",
     "identity.parse_nvrm": "trees/*/proc/driver/nvidia/version",
     "ras.parse_counts": "trees/*/sys/devices/*/*/ras/umc_err_count",
     "ras.parse_pages": "trees/*/sys/devices/*/*/ras/gpu_vram_bad_pages",
     "_pci.parse_aer": "trees/*/sys/devices/*/*/aer_dev_*",
     "tree.parse_information": "trees/*/proc/driver/nvidia/gpus/*/information",
-    "groups.parse_cgroup": "trees/*/proc/self/cgroup",
+    "kernel_files.parse_cgroup": "trees/*/proc/self/cgroup",
     "rdma.parse_state": "trees/mlx5-roce/sys/class/infiniband/*/ports/*/state",
     "sensors.parse_dpm": "trees/*/sys/class/drm/*/device/pp_dpm_*",
 }

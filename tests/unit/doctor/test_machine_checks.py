@@ -262,7 +262,7 @@ def test_only_who_hangs_at_every_look_is_named(judged, tmp_path: Path) -> None:
 def test_the_pids_that_a_control_group_above_ours_leaves(tmp_path: Path) -> None:
     """Version 1, in a scope below a slice that is nearly used up."""
     files = {
-        "proc/self/mounts": "cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n",
+        "proc/self/mountinfo": "9 1 0:9 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n",
         "proc/self/cgroup": "4:pids:/slice/step\n",
         "sys/fs/cgroup/pids/slice/pids.max": "100\n",
         "sys/fs/cgroup/pids/slice/pids.current": "90\n",

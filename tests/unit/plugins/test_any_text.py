@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ray_sentinel import kernel_files, text
 from ray_sentinel_plugins import _files, _pci, rdma
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
-from ray_sentinel_plugins._host import cgroup, disks, dstate, identity, kernel, network, pressure
+from ray_sentinel_plugins._host import disks, dstate, identity, kernel, network, pressure
 from ray_sentinel_plugins._kernel_log.meaning import KernelLogState, happenings
 from ray_sentinel_plugins._kernel_log.records import parse_log
 
@@ -23,8 +24,8 @@ PARSERS: tuple[Callable[[str], object], ...] = (
     kernel.parse_meminfo,
     disks.parse_diskstats,
     pressure.parse_pressure,
-    cgroup.parse_membership,
-    cgroup.parse_mountinfo,
+    kernel_files.parse_cgroup,
+    kernel_files.parse_mountinfo,
     identity.parse_version,
     identity.parse_nvrm,
     identity.parse_os_release,
@@ -38,7 +39,7 @@ PARSERS: tuple[Callable[[str], object], ...] = (
     lambda text: _pci.parse_aer(text, "TOTAL_ERR_COR"),
     _pci.sysfs_address,
     _files.clean,
-    _files.natural,
+    text.natural,
     _files.decimal,
     lambda text: list(happenings(parse_log(text, 1e9), KernelLogState())),
     lambda text: dstate.task_state(text.encode("utf-8", "surrogatepass")),

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from ray_sentinel.kernel_files import parse_mountinfo
 from ray_sentinel_plugins._files import Files
-from ray_sentinel_plugins._host import cgroup, mounts
+from ray_sentinel_plugins._host import mounts
 from tests.support.files import write
 
 LOG = logging.getLogger("test")
@@ -29,7 +30,7 @@ MOUNTINFO = """\
 
 
 def test_watched_mounts() -> None:
-    found = mounts.watched(cgroup.parse_mountinfo(MOUNTINFO))
+    found = mounts.watched(parse_mountinfo(MOUNTINFO))
     assert found == ("/", "/dev/shm", "/mnt/my data", "/mnt/nfs")
 
 

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.proc.cgroup import ControlGroups, Freezer, parse_cgroup, parse_mounts
+from ray_sentinel.kernel_files import parse_cgroup
+from ray_sentinel.progress.proc.cgroup import ControlGroups, Freezer, cgroup_mounts
 
 
 def test_parse_cgroup():
-    text = "9:name=systemd:/\n6:freezer:/jobs/1\n2:cpu,cpuacct:/x:y\n0::/a\nrubbish\n"
+    text = "9:name=systemd:/\n6:freezer:/jobs/1 (deleted)\n2:cpu,cpuacct:/x:y\n0::/a\nrubbish\n"
     assert parse_cgroup(text) == {
         "name=systemd": "/",
         "freezer": "/jobs/1",
@@ -18,13 +19,13 @@ def test_parse_cgroup():
     }
 
 
-def test_parse_mounts():
+def test_where_control_groups_are_mounted():
     text = (
-        "cgroup /sys/fs/cgroup/freezer cgroup rw,relatime,freezer 0 0\n"
-        "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n"
-        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\nshort\n"
+        "31 24 0:27 / /sys/fs/cgroup/freezer rw,relatime shared:9 - cgroup cgroup rw,freezer\n"
+        "32 24 0:28 / /sys/fs/cgroup/cpu rw,relatime shared:10 - cgroup cgroup rw,cpu\n"
+        "33 24 0:29 / /sys/fs/cgroup/unified rw,relatime shared:11 - cgroup2 cgroup2 rw\nshort\n"
     )
-    assert parse_mounts(text) == {
+    assert cgroup_mounts(text) == {
         "freezer": "/sys/fs/cgroup/freezer",
         "": "/sys/fs/cgroup/unified",
     }
@@ -34,8 +35,9 @@ def test_parse_mounts():
 def machine(tmp_path: Path) -> Path:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/7").mkdir()
-    (tmp_path / "proc/self/mounts").write_text(
-        "cgroup /cg/freezer cgroup rw,freezer 0 0\ncgroup2 /cg/two cgroup2 rw 0 0\n"
+    (tmp_path / "proc/self/mountinfo").write_text(
+        "31 24 0:27 / /cg/freezer rw shared:9 - cgroup cgroup rw,freezer\n"
+        "32 24 0:28 / /cg/two rw shared:10 - cgroup2 cgroup2 rw\n"
     )
     (tmp_path / "proc/7/cgroup").write_text("6:freezer:/job\n0::/job\n")
     (tmp_path / "cg/freezer/job").mkdir(parents=True)
