@@ -128,6 +128,7 @@ class CaptureConfig(Section, frozen=True):
     """Whether anything may be paused, or captured by ``wait_seconds``; harmless looks are always
     taken."""
     deadline: Interval = 60.0
+    """Seconds for all intrusive tools on a node together."""
     max_intrusive_per_node: Amount = 1
     """Most processes on a node that intrusive tools may stop at one time; 0 = none ever."""
     max_intrusive: Amount = 16
@@ -148,6 +149,16 @@ class CaptureConfig(Section, frozen=True):
     native: bool = True
     gdb: bool = False
     cuda_gdb: bool = True
+
+    @property
+    def samples_at_once(self) -> int:
+        """Most processes on a node that are sampled at one time."""
+        return max(1, self.max_stacks_per_node)
+
+    @property
+    def intrusive_at_once(self) -> int:
+        """``max_intrusive_per_node``; 0 if nothing may be paused."""
+        return self.max_intrusive_per_node if self.enabled else 0
 
 
 class NcclRasConfig(Section, frozen=True):

@@ -331,9 +331,8 @@ def capture(config: Config, state: State, folder: Path, why: str) -> str:
         )
         for number, one in enumerate(descendants(state.keeper)[:MOST_CAPTURED])
     ]
-    plan = session.CapturePlan.from_config(config.capture)
     # They are about to be ended: the tools that pause them do no harm any more.
-    outcome = session.capture(ranks[:MOST_DEEPER], (), ranks, plan)
+    outcome = session.capture(ranks[:MOST_DEEPER], (), ranks, config.capture)
     bundle = folder / "hang"
     keep_private(bundle)
     said = mask("\n".join([why, *outcome.problems])) + "\n"

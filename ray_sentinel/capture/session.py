@@ -1,7 +1,7 @@
 """One node's share of an incident: samples all ranks, then traces a few of them in depth.
 
 ``sample`` takes one harmless look at every rank. ``capture`` does that too, and then runs the
-intrusive tools against suspects and one waiter of each class, ``CapturePlan.intrusive_at_once``
+intrusive tools against suspects and one waiter of each class, ``CaptureConfig.intrusive_at_once``
 processes at a time. Neither writes a file nor raises for what a tool does: the contents of the
 bundle's files are returned, and what went wrong is described in words. Both block: call them from a
 thread.
@@ -29,41 +29,9 @@ from ray_sentinel.model.stacks import StackFact
 _PROGRAM_TEXT = ProgramText()
 
 PROCESS_SECONDS = 60.0
-"""Seconds for cuda-gdb on each process of a thorough capture, beyond ``CapturePlan.deadline``."""
+"""Seconds for cuda-gdb on each process of a thorough capture, beyond ``CaptureConfig.deadline``."""
 SAMPLE_DEADLINE = 8.0
 """Seconds to sample one process; usually it takes 20 ms."""
-
-
-class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tools to use, and how long they may take."""
-
-    deadline: float = 60.0
-    """Seconds for all intrusive tools on this node together. One tool on one process gets a third
-    of it, but at least 10 s and never more than what is left."""
-    parallel: int = 8
-    """Most processes that are sampled at one time."""
-    intrusive_at_once: int = 1
-    """Most processes that intrusive tools may stop at one time; 0 for none ever."""
-    native: bool = True
-    gdb: bool = False
-    cuda_gdb: bool = True
-
-    @classmethod
-    def from_config(cls, config: CaptureConfig) -> CapturePlan:
-        """The plan that ``[capture]`` configures."""
-        return cls(
-            deadline=config.deadline,
-            parallel=max(1, config.max_stacks_per_node),
-            intrusive_at_once=config.max_intrusive_per_node if config.enabled else 0,
-            native=config.native,
-            gdb=config.gdb,
-            cuda_gdb=config.cuda_gdb,
-        )
-
-    def intrusive(self) -> list[str]:
-        """Names of the intrusive tools, in the order in which they run."""
-        wanted = {"py-spy-native": self.native, "gdb": self.gdb, "cuda-gdb": self.cuda_gdb}
-        return [name for name, use in wanted.items() if use]
 
 
 class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,15 +99,17 @@ def capture(
     suspects: Sequence[Rank],
     waiters: Sequence[Rank] = (),
     others: Sequence[Rank] = (),
-    plan: CapturePlan | None = None,
+    config: CaptureConfig | None = None,
     *,
     thorough: bool = False,
 ) -> CaptureOutcome:
     """Harmless tools on all, then the intrusive ones on suspects and waiters, suspects first.
 
-    ``thorough``: cuda-gdb, where the plan has it, on all, each for ``PROCESS_SECONDS``.
+    ``config.deadline`` is for all intrusive tools on this node together: one tool on one process
+    gets a third of it, but at least 10 s and never more than what is left. ``thorough``: cuda-gdb,
+    if it is configured, on all, each for ``PROCESS_SECONDS``.
     """
-    plan = plan or CapturePlan()
+    config = config or CaptureConfig()
     everyone = _unique((*suspects, *waiters, *others))
     tracers = all_tracers()
     harmless = [tracer for tracer in tracers.values() if not tracer.intrusive]
@@ -147,21 +117,29 @@ def capture(
     def trace_one(rank: Rank) -> list[Traced]:
         return [guard.trace(tracer, rank.process, SAMPLE_DEADLINE) for tracer in harmless]
 
-    found = _parallel(everyone, trace_one, plan.parallel)
-    chosen = [tracers[name] for name in plan.intrusive() if name in tracers]
-    thorough = thorough and plan.cuda_gdb
-    if plan.intrusive_at_once:
+    found = _parallel(everyone, trace_one, config.samples_at_once)
+    chosen = [tracers[name] for name in intrusive_tools(config) if name in tracers]
+    thorough = thorough and config.cuda_gdb
+    if config.intrusive_at_once:
         sparing = [tracer for tracer in chosen if not (thorough and tracer.name == "cuda-gdb")]
-        deeper = run_intrusive(_unique((*suspects, *waiters)), sparing, plan)
+        deeper = run_intrusive(_unique((*suspects, *waiters)), sparing, config)
         for process, results in deeper.items():
             found[process] += results
         if thorough:
-            for process, results in _trace_everywhere(everyone, plan).items():
+            for process, results in _trace_everywhere(everyone, config).items():
                 found[process] += results
     return _outcome(everyone, found, files=True, skipped=thorough)
 
 
-def _trace_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessId, list[Traced]]:
+def intrusive_tools(config: CaptureConfig) -> list[str]:
+    """Names of the intrusive tools, in the order in which they run."""
+    wanted = {"py-spy-native": config.native, "gdb": config.gdb, "cuda-gdb": config.cuda_gdb}
+    return [name for name, use in wanted.items() if use]
+
+
+def _trace_everywhere(
+    ranks: Sequence[Rank], config: CaptureConfig
+) -> dict[ProcessId, list[Traced]]:
     """Run cuda-gdb on each process, however long the others took."""
     tracer = all_tracers()["cuda-gdb"]
     missing = tracer.available()
@@ -174,15 +152,15 @@ def _trace_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessI
             return [guard.skipped(tracer, rank.process, why)]
         return [guard.trace(tracer, rank.process, PROCESS_SECONDS)]
 
-    return _parallel(ranks, trace_one, plan.intrusive_at_once)
+    return _parallel(ranks, trace_one, config.intrusive_at_once)
 
 
 def run_intrusive(
-    ranks: Sequence[Rank], tracers: Sequence[Tracer], plan: CapturePlan
+    ranks: Sequence[Rank], tracers: Sequence[Tracer], config: CaptureConfig
 ) -> dict[ProcessId, list[Traced]]:
     """Run the intrusive tools one after the other on each process, until the node's time is up."""
     missing = {tracer.name: tracer.available() for tracer in tracers}
-    end = time.monotonic() + plan.deadline
+    end = time.monotonic() + config.deadline
 
     def trace_one(rank: Rank) -> list[Traced]:
         results = []
@@ -194,15 +172,17 @@ def run_intrusive(
                 # It would stop the process for seconds, and find nothing that gdb does not.
                 continue
             elif left < 1.0:
-                used_up = f"the {plan.deadline:g} s of this node were used up"
+                used_up = f"the {config.deadline:g} s of this node were used up"
                 result = guard.skipped(tracer, rank.process, f"{tracer.name}: not run: {used_up}")
             else:
                 # One tool that hangs must not use up the time of all the others.
-                result = guard.trace(tracer, rank.process, min(left, max(10.0, plan.deadline / 3)))
+                result = guard.trace(
+                    tracer, rank.process, min(left, max(10.0, config.deadline / 3))
+                )
             results.append(result)
         return results
 
-    return _parallel(ranks, trace_one, plan.intrusive_at_once)
+    return _parallel(ranks, trace_one, config.intrusive_at_once)
 
 
 def _parallel(

@@ -61,13 +61,14 @@ class Evidence:
     ) -> None:
         """``wall`` is the wall clock's history, which some other thread updates regularly."""
         self._host = host
-        self._plan = session.CapturePlan.from_config(config.capture)
+        self._capture_config = config.capture
         self._poll_ras = config.nccl_ras.poll
         self._record_of = record_of
         self._capturing = threading.Lock()
-        self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
+        self._at_once = config.capture.samples_at_once
+        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="ray-sentinel-ask")
         recorders = Recorders(wall=wall)
-        self.dumps = NodeDumps(host, record_of, self._plan.parallel, recorders)
+        self.dumps = NodeDumps(host, record_of, self._at_once, recorders)
         self.outputs = RankOutputs(host, session_logs, wall)
         self.runs: Counter[tuple[str, str]] = Counter()
         """How often each tool ran, by (tool, outcome)."""
@@ -77,7 +78,7 @@ class Evidence:
     def sample(self, ranks: Sequence[Rank]) -> Sampled:
         """One round of non-intrusive stacks, parsed and classified."""
         self.dumps.recorders.note(ranks)
-        found = session.sample(ranks, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS)
+        found = session.sample(ranks, parallel=self._at_once, deadline=SAMPLE_SECONDS)
         by_process = {rank.process: rank for rank in ranks}
         facts = self._pool.map(
             lambda fact: self._or_from_inside(fact, by_process[fact.process]), found.facts
@@ -88,7 +89,7 @@ class Evidence:
         """One round of harmless stacks of any processes of this node; those that have ended are
         left out."""
         facts = session.sample_processes(
-            self._living(pids[:MOST_STACKS]), parallel=self._plan.parallel, deadline=SAMPLE_SECONDS
+            self._living(pids[:MOST_STACKS]), parallel=self._at_once, deadline=SAMPLE_SECONDS
         )
         left = len(pids) - MOST_STACKS
         return Sampled(
@@ -161,7 +162,7 @@ class Evidence:
                 request.suspects,
                 request.waiters,
                 request.others,
-                self._plan,
+                self._capture_config,
                 thorough=request.thorough,
             )
             self.capture_seconds = time.monotonic() - begun

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.capture import guard
-from ray_sentinel.capture.session import CapturePlan, capture, sample, sample_processes
+from ray_sentinel.capture.session import capture, sample, sample_processes
 from ray_sentinel.capture.tracer import Traced, Tracer
 from ray_sentinel.capture.tracers import cuda_gdb
+from ray_sentinel.config import CaptureConfig
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.stacks import explain
@@ -86,7 +87,7 @@ def test_a_capture_looks_deeper_at_suspects_only(processes: Processes) -> None:
         [rank(3, suspect)],
         [rank(1, waiter)],
         [rank(2, other)],
-        CapturePlan(deadline=30.0, cuda_gdb=False),
+        CaptureConfig(deadline=30.0, cuda_gdb=False),
     )
     names = set(outcome.files)
     assert f"pyspy_node1_{suspect.pid}.txt" in names
@@ -108,7 +109,7 @@ def test_a_tool_that_is_not_installed_is_one_problem_of_the_node(
 ) -> None:
     monkeypatch.setattr(cuda_gdb, "find_cuda_gdb", lambda: None)
     found = [rank(i, processes.start("asleep")) for i in range(2)]
-    outcome = capture(found, plan=CapturePlan(native=False))
+    outcome = capture(found, config=CaptureConfig(native=False))
     (problem,) = outcome.problems
     assert "CUDA toolkit" in problem
 
@@ -137,7 +138,7 @@ def test_as_many_processes_are_stopped_at_one_time_as_is_allowed(
 
     monkeypatch.setattr(guard, "trace", counted)
     suspects = [rank(n, processes.start("asleep")) for n in range(4)]
-    plan = CapturePlan(deadline=60.0, cuda_gdb=False, intrusive_at_once=at_once)
+    plan = CaptureConfig(deadline=60.0, cuda_gdb=False, max_intrusive_per_node=at_once)
     outcome = capture(suspects, plan=plan)
     assert most == at_once
     assert len(outcome.pauses) == (4 if at_once else 0)
@@ -146,7 +147,7 @@ def test_as_many_processes_are_stopped_at_one_time_as_is_allowed(
 
 def test_when_the_time_of_the_node_is_up_the_rest_is_not_run(processes: Processes) -> None:
     found = [rank(i, processes.start("asleep")) for i in range(2)]
-    outcome = capture(found, plan=CapturePlan(deadline=0.5, cuda_gdb=False))
+    outcome = capture(found, config=CaptureConfig(deadline=0.5, cuda_gdb=False))
     assert len(outcome.problems) == 2
     assert all("used up" in problem for problem in outcome.problems)
     assert all(fact.signature for fact in outcome.facts)
@@ -196,7 +197,7 @@ def test_the_odd_rank_of_a_real_job_is_named(tmp_path: Path) -> None:
         assert found.kind == "host-stuck"
         assert found.confidence >= 0.7
         deeper = capture(
-            [ranks[odd]], [ranks[0]], [ranks[2]], CapturePlan(cuda_gdb=False, deadline=30.0)
+            [ranks[odd]], [ranks[0]], [ranks[2]], CaptureConfig(cuda_gdb=False, deadline=30.0)
         )
         facts = {fact.rank.rank: fact for fact in deeper.facts if fact.rank}
         assert facts[0].waits_for_others is True

@@ -12,7 +12,7 @@ from ray_sentinel.actors.bundles.index import DeploymentStorage, backtraces_root
 from ray_sentinel.actors.coordinator.gathering.timed_capture import TimedCapture
 from ray_sentinel.capture import guard, session
 from ray_sentinel.capture.refusal import why_refused
-from ray_sentinel.capture.session import PROCESS_SECONDS, CapturePlan, capture
+from ray_sentinel.capture.session import PROCESS_SECONDS, capture
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.config import CaptureConfig, Config
 from ray_sentinel.doctor.checks.tracing import TracingCheck
@@ -112,7 +112,7 @@ def _ranks(count: int) -> list[Rank]:
 
 
 def _ran(
-    plan: CapturePlan, *, thorough: bool = True, gpu: bool = True
+    config: CaptureConfig, *, thorough: bool = True, gpu: bool = True
 ) -> tuple[list[tuple[str, int, float]], dict[str, bytes]]:
     """(tool, pid, deadline) of what a capture of three ranks runs, and its files."""
     ran: list[tuple[str, int, float]] = []
@@ -125,35 +125,35 @@ def _ran(
         patch.setattr(guard, "trace", trace)
         patch.setattr(session, "uses_cuda", lambda pid: gpu)
         patch.setattr("ray_sentinel.capture.tracers.cuda_gdb.find_cuda_gdb", lambda: "/cuda-gdb")
-        return ran, capture((), (), _ranks(3), plan, thorough=thorough).files
+        return ran, capture((), (), _ranks(3), config, thorough=thorough).files
 
 
 def _every_rank(folder: Path) -> None:
     pids = [rank.process.pid for rank in _ranks(3)]
-    ran, _ = _ran(CapturePlan(native=False))
+    ran, _ = _ran(CaptureConfig(native=False))
     assert sorted(pid for tool, pid, _ in ran if tool == "cuda-gdb") == pids
-    ran, _ = _ran(CapturePlan(native=False), thorough=False)
+    ran, _ = _ran(CaptureConfig(native=False), thorough=False)
     assert not [pid for tool, pid, _ in ran if tool == "cuda-gdb"]
 
 
 def _both_tools(folder: Path) -> None:
-    ran, _ = _ran(CapturePlan(native=False))
+    ran, _ = _ran(CaptureConfig(native=False))
     assert {"py-spy", "cuda-gdb"} <= {tool for tool, _, _ in ran}
-    ran, _ = _ran(CapturePlan.from_config(CaptureConfig(enabled=False)))
+    ran, _ = _ran(CaptureConfig(enabled=False))
     assert "cuda-gdb" not in {tool for tool, _, _ in ran}
 
 
 def _a_minute(folder: Path) -> None:
-    ran, _ = _ran(CapturePlan(deadline=3.0, native=False))
+    ran, _ = _ran(CaptureConfig(deadline=3.0, native=False))
     assert {seconds for tool, _, seconds in ran if tool == "cuda-gdb"} == {60.0}
     assert PROCESS_SECONDS == 60.0
 
 
 def _file(prefix: str) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
-        _, files = _ran(CapturePlan(native=False), gpu=False)
+        _, files = _ran(CaptureConfig(native=False), gpu=False)
         assert f"{prefix}_h_{os.getpid()}.txt" in files
-        _, files = _ran(CapturePlan(native=False), gpu=False, thorough=False)
+        _, files = _ran(CaptureConfig(native=False), gpu=False, thorough=False)
         assert not [name for name in files if name.startswith("cudagdb")]
 
     return run

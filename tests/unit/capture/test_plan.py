@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.environment import clean_environment, find_program
-from ray_sentinel.capture.session import CapturePlan, capture, run_intrusive, sample
+from ray_sentinel.capture.session import capture, intrusive_tools, run_intrusive, sample
 from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.config import CaptureConfig
@@ -24,15 +24,13 @@ def test_tracers_are_found_by_looking_and_the_harmless_come_first() -> None:
     assert {name for name, tracer in found.items() if not tracer.intrusive} == {"py-spy", "kernel"}
 
 
-def test_the_plan_follows_the_configuration() -> None:
-    plan = CapturePlan.from_config(
-        CaptureConfig(deadline=9.0, max_stacks_per_node=0, gdb=True, cuda_gdb=False)
-    )
-    assert (plan.deadline, plan.parallel) == (9.0, 1)
-    assert plan.intrusive() == ["py-spy-native", "gdb"]
-    assert plan.intrusive_at_once == 1
-    assert CapturePlan.from_config(CaptureConfig(max_intrusive_per_node=3)).intrusive_at_once == 3
-    assert CapturePlan.from_config(CaptureConfig()).intrusive() == ["py-spy-native", "cuda-gdb"]
+def test_what_the_configuration_means() -> None:
+    config = CaptureConfig(max_stacks_per_node=0, gdb=True, cuda_gdb=False)
+    assert config.samples_at_once == 1
+    assert intrusive_tools(config) == ["py-spy-native", "gdb"]
+    assert CaptureConfig(max_intrusive_per_node=3).intrusive_at_once == 3
+    assert CaptureConfig(enabled=False).intrusive_at_once == 0
+    assert intrusive_tools(CaptureConfig()) == ["py-spy-native", "cuda-gdb"]
 
 
 @pytest.mark.parametrize(("deadline", "given"), [(60.0, 20.0), (18.0, 10.0), (6.0, 6.0)])
@@ -49,9 +47,9 @@ def test_one_tool_gets_a_third_of_the_node_s_time_at_least_ten_seconds(
     process = ProcessId("h", os.getpid())
     rank = Rank(id=RankId(job="j", attempt=0, rank=0), process=process, node="n")
     tool = Always()
-    run_intrusive([rank], [tool], CapturePlan(deadline=deadline))
+    run_intrusive([rank], [tool], CaptureConfig(deadline=deadline))
     assert found == [pytest.approx(given, abs=1.0)]
-    assert run_intrusive([rank], [tool], CapturePlan(deadline=0.5))[process][0].skipped
+    assert run_intrusive([rank], [tool], CaptureConfig(deadline=0.5))[process][0].skipped
     assert len(found) == 1, "nothing is left of the node's time"
 
 

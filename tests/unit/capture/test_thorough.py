@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ray_sentinel.capture import guard, session
-from ray_sentinel.capture.session import CapturePlan, capture
+from ray_sentinel.capture.session import capture
 from ray_sentinel.capture.tracer import Traced, Tracer
 from ray_sentinel.config import CaptureConfig
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -42,13 +42,13 @@ def of_cuda_gdb(ran: list[tuple[str, int, float]]) -> list[tuple[int, float]]:
 
 
 def test_every_rank_is_looked_at_once_for_a_minute(ran: list[tuple[str, int, float]]) -> None:
-    plan = CapturePlan(deadline=3.0, native=False)
+    plan = CaptureConfig(deadline=3.0, native=False)
     capture(RANKS[:1], RANKS[1:2], RANKS[2:], plan, thorough=True)
     assert of_cuda_gdb(ran) == [(rank.process.pid, 60.0) for rank in RANKS]
 
 
 def test_an_ordinary_capture_spares_the_others(ran: list[tuple[str, int, float]]) -> None:
-    capture(RANKS[:1], RANKS[1:2], RANKS[2:], CapturePlan(native=False))
+    capture(RANKS[:1], RANKS[1:2], RANKS[2:], CaptureConfig(native=False))
     assert [pid for pid, _ in of_cuda_gdb(ran)] == [rank.process.pid for rank in RANKS[:2]]
 
 
@@ -63,7 +63,7 @@ def test_an_ordinary_capture_spares_the_others(ran: list[tuple[str, int, float]]
 def test_what_is_switched_off_is_never_run(
     settings: CaptureConfig, ran: list[tuple[str, int, float]]
 ) -> None:
-    capture(RANKS[:1], RANKS[1:2], RANKS[2:], CapturePlan.from_config(settings), thorough=True)
+    capture(RANKS[:1], RANKS[1:2], RANKS[2:], settings, thorough=True)
     assert of_cuda_gdb(ran) == []
 
 
@@ -72,7 +72,7 @@ def test_without_capture_the_harmless_looks_stay(ran: list[tuple[str, int, float
         RANKS[:1],
         (),
         RANKS[1:],
-        CapturePlan.from_config(CaptureConfig(enabled=False)),
+        CaptureConfig(enabled=False),
         thorough=True,
     )
     assert {tool for tool, _, _ in ran} == {"py-spy", "kernel"}
@@ -82,9 +82,9 @@ def test_each_process_has_a_file_that_says_why_where_nothing_was_run(
     ran: list[tuple[str, int, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "uses_cuda", lambda pid: False)
-    files = capture((), (), RANKS, CapturePlan(), thorough=True).files
+    files = capture((), (), RANKS, CaptureConfig(), thorough=True).files
     for rank in RANKS:
         assert b"no NVIDIA device" in files[f"cudagdb_h_{rank.process.pid}.txt"]
     assert not any(
-        name.startswith("cudagdb") for name in capture((), (), RANKS, CapturePlan()).files
+        name.startswith("cudagdb") for name in capture((), (), RANKS, CaptureConfig()).files
     )
