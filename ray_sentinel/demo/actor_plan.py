@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 from typing import Literal
 
@@ -19,7 +18,7 @@ from ray_sentinel.demo.actor_catalogue import (
     ActorFaultSpec,
     ActorLayout,
 )
-from ray_sentinel.demo.plan import MODES, Attach
+from ray_sentinel.demo.plan import MODES, Attach, no_fault
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import FaultKind
 
@@ -106,7 +105,7 @@ def draw_actors(
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 31)
     if fault and fault not in ACTOR_ALL:
-        raise UsageError(_no_fault(fault))
+        raise UsageError(no_fault(fault, ACTOR_FAULTS, ACTOR_HEALTHY))
     dice = random.Random(seed)
     fault = fault or dice.choice(sorted(ACTOR_ALL))
     row = ACTOR_ALL[fault]
@@ -161,12 +160,3 @@ def _culprit(row: ActorFaultSpec, sizes: dict[str, int], dice: random.Random) ->
     role = dice.choice(roles)
     drawn = f"{role}-{dice.randrange(sizes[role])}"
     return drawn if row.roles or any("self" in members for members in row.accused) else ""
-
-
-def _no_fault(name: str) -> str:
-    near = difflib.get_close_matches(name, ACTOR_ALL, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return (
-        f"no fault {name}; {hint}there are the faults {', '.join(ACTOR_FAULTS)}; and, with nothing "
-        f"to find, the healthy controls {', '.join(ACTOR_HEALTHY)}"
-    )

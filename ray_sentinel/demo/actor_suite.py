@@ -18,7 +18,6 @@ from ray_sentinel.demo.plan import MODES
 from ray_sentinel.demo.stage import Stage
 from ray_sentinel.demo.trial_result import FaultResult, measured
 from ray_sentinel.errors import SentinelError, UsageError
-from ray_sentinel.model.incident import Verdict
 
 
 class ActorTrialResult(FaultResult, frozen=True, kw_only=True, tag="actors", tag_field="family"):
@@ -37,18 +36,9 @@ class ActorTrialResult(FaultResult, frozen=True, kw_only=True, tag="actors", tag
 
 def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
     """The result of a trial."""
-    plan, first = outcome.plan, outcome.incident or {}
-    told = first.get("verdict")
-    fields = measured(
-        outcome,
-        plan.clock,
-        plan.limit,
-        plan.kinds,
-        confirmed=[one["confirmed_at"] or 0.0 for one in outcome.incidents],
-        kind=str(first.get("kind", "")),
-        summary=str(first.get("summary", "")),
-        verdict=msgspec.convert(told, Verdict) if told else None,
-    )
+    plan, first = outcome.plan, outcome.incident
+    verdict = first.verdict if first else None
+    fields = measured(outcome, plan.clock, plan.limit, plan.kinds)
     if plan.clock == "slow" and not first:
         fields["right_kind"] = True  # silence is right, too
     return ActorTrialResult(
@@ -65,7 +55,7 @@ def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
         exact=frozenset(outcome.named) in plan.accused,
         innocents=sorted(set(outcome.named) - frozenset().union(*plan.accused)),
         well=outcome.well,
-        chain=list((told or {}).get("chain", [])),
+        chain=list(msgspec.to_builtins(verdict.chain)) if verdict else [],
     )
 
 

@@ -14,7 +14,7 @@ from ray_sentinel.demo.actor_job import ActorJob
 from ray_sentinel.demo.actor_plan import ActorTrialPlan
 from ray_sentinel.demo.cluster import Machines
 from ray_sentinel.demo.stage import Stage
-from ray_sentinel.demo.trial_result import PlayedTrial
+from ray_sentinel.demo.trial_result import PlayedTrial, misjudged
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
@@ -41,17 +41,10 @@ class ActorTrialOutcome(PlayedTrial, frozen=True, kw_only=True):
     """A played job of actors."""
 
     plan: ActorTrialPlan
-    incidents: tuple[dict[str, Any], ...] = ()
-    """The incidents, in the form of ``incidents --json``."""
     named: tuple[str, ...] = ()
     """All members that any incident accuses; "pid 17" for a process that is not a member."""
     well: str = ""
     """A verdict which said that all is well while the job stood still; empty if there was none."""
-
-    @property
-    def incident(self) -> dict[str, Any] | None:
-        """The first incident; None if there is none."""
-        return self.incidents[0] if self.incidents else None
 
 
 class TrialScope(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,9 +217,9 @@ class ActorTrial:
     def _outcome(self, began: float) -> ActorTrialOutcome:
         """How it went, judged by what users' commands print."""
         ids = {incident.id for incident in self._reported() if incident.kind != "asked"}
-        told = ask_command(self._machines, "incidents")
-        incidents = [one for one in told if one["id"] in ids and one["confirmed_at"]]
-        incidents.sort(key=lambda one: float(one["confirmed_at"]))
+        told = msgspec.convert(ask_command(self._machines, "incidents"), list[Incident])
+        incidents = [one for one in told if one.id in ids and one.confirmed_at]
+        incidents.sort(key=lambda one: one.confirmed_at or 0.0)
         members = self._job.members()
         named = accused(incidents, members)
         healthy = self._plan.clock == "healthy"
@@ -237,10 +230,10 @@ class ActorTrial:
         wrong = judge_actors(self._plan, incidents, named)
         if not wrong and self._well:
             wrong = f"it says of a job that stands still: {self._well}"
-        first = float(incidents[0]["confirmed_at"]) if incidents else None
+        first = incidents[0].confirmed_at if incidents else None
         return ActorTrialOutcome(
             plan=self._plan,
-            job=incidents[0]["job"] if incidents else self._job.script,
+            job=incidents[0].job if incidents else self._job.script,
             incidents=tuple(incidents),
             named=tuple(named),
             began=began,
@@ -262,35 +255,19 @@ def ask_command(machines: Machines, what: str) -> Any:
         raise SentinelError(f"ray-sentinel {what}: {done.explain()}") from None
 
 
-def accused(incidents: Sequence[Mapping[str, Any]], members: Mapping[int, str]) -> list[str]:
-    """The members that any of the incidents names; anything else is given by its pid or label.
-
-    >>> accused([{"culprits": [{"pid": 7}, {"pid": 8, "host": "n"}]}], {7: "rollout-1"})
-    ['pid 8 on n', 'rollout-1']
-    """
-    found = set()
-    for incident in incidents:
-        for culprit in incident["culprits"]:
-            pid = culprit.get("pid")
-            stranger = f"pid {pid} on {culprit.get('host')}" if pid else str(culprit.get("host"))
-            found.add(members.get(pid or 0, stranger))
-    return sorted(found)
+def accused(incidents: Sequence[Incident], members: Mapping[int, str]) -> list[str]:
+    """The members that any of the incidents names; anything else is given by its pid or label."""
+    verdicts = [incident.verdict for incident in incidents if incident.verdict is not None]
+    culprits = [culprit for verdict in verdicts for culprit in verdict.culprits]
+    strangers = {one: f"pid {one.pid} on {one.host}" if one.pid else one.host for one in culprits}
+    return sorted({members.get(one.pid or 0, strangers[one]) for one in culprits})
 
 
-def judge_actors(
-    plan: ActorTrialPlan, incidents: Sequence[Mapping[str, Any]], named: Sequence[str]
-) -> str:
+def judge_actors(plan: ActorTrialPlan, incidents: Sequence[Incident], named: Sequence[str]) -> str:
     """What is wrong with the incidents, held against what was drawn; empty if nothing is."""
-    if plan.clock == "healthy":
-        told = [f"{one['kind']}: {one['summary']}" for one in incidents]
-        return f"a false alarm: {'; '.join(told)}" if told else ""
     if plan.clock == "slow" and not incidents:
         return ""
-    if len(incidents) != 1:
-        told = [f"{one['kind']}: {one['summary']}" for one in incidents]
-        return f"{len(incidents)} incidents instead of one{': ' if told else ''}{'; '.join(told)}"
-    if frozenset(named) not in plan.accused:
+    wrong = misjudged(incidents, plan.clock == "healthy", plan.kinds)
+    if len(incidents) == 1 and plan.clock != "healthy" and frozenset(named) not in plan.accused:
         return f"it names {list(named)}"
-    if incidents[0]["kind"] not in plan.kinds:
-        return f"it says {incidents[0]['kind']}"
-    return ""
+    return wrong

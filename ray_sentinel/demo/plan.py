@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import random
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -89,7 +90,7 @@ def draw(
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 31)
     if fault and fault not in ALL:
-        raise UsageError(_no_fault(fault))
+        raise UsageError(no_fault(fault, FAULTS, HEALTHY))
     dice = random.Random(seed)
     fault = fault or dice.choice(SHOWN)
     row = ALL[fault]
@@ -122,12 +123,13 @@ def draw(
     )
 
 
-def _no_fault(name: str) -> str:
-    near = difflib.get_close_matches(name, ALL, 1)
+def no_fault(name: str, faults: Iterable[str], healthy: Iterable[str]) -> str:
+    """Why there is no fault of that name, with the names that there are."""
+    near = difflib.get_close_matches(name, (*faults, *healthy), 1)
     hint = f"did you mean {near[0]}? " if near else ""
     return (
-        f"no fault {name}; {hint}there are the faults {', '.join(FAULTS)}; and, with nothing to "
-        f"find, the healthy controls {', '.join(HEALTHY)}"
+        f"no fault {name}; {hint}there are the faults {', '.join(faults)}; and, with nothing to "
+        f"find, the healthy controls {', '.join(healthy)}"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -69,11 +68,10 @@ def verdict(console: Console, outcome: TrialOutcome) -> None:
 def chain_verdict(console: Console, outcome: ActorTrialOutcome) -> None:
     """The end of a job of actors: who it was, the chain of waits that leads there, whether it is
     true."""
-    found = outcome.incident
-    if found is None or not found["verdict"]:
+    incident = outcome.incident
+    if incident is None or incident.verdict is None:
         console.print(Panel("no verdict came", style="red"))
     else:
-        incident = msgspec.convert(found, type=Incident)
         text = Text(clean(incident.summary) + "\n", style="bold")
         text.append(f"kind {incident.kind}", style="dim")
         if outcome.seconds is not None:

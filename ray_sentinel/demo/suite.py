@@ -57,18 +57,9 @@ class TrialResult(FaultResult, frozen=True, kw_only=True):
 
 def result_of(outcome: TrialOutcome) -> TrialResult:
     """The result of a trial."""
-    plan, row, first = outcome.plan, outcome.plan.expected, outcome.incident
+    plan, row = outcome.plan, outcome.plan.expected
     return TrialResult(
-        **measured(
-            outcome,
-            row.clock,
-            LIMITS.get(row.clock),
-            row.kinds,
-            confirmed=[incident.confirmed_at or 0.0 for incident in outcome.incidents],
-            kind=first.kind if first else "",
-            summary=first.summary if first else "",
-            verdict=first.verdict if first else None,
-        ),
+        **measured(outcome, row.clock, LIMITS.get(row.clock), row.kinds),
         fault=plan.fault,
         layout=plan.layout,
         world=plan.world,

@@ -16,7 +16,7 @@ from ray_sentinel.demo.job import DemoJob
 from ray_sentinel.demo.plan import TrialPlan
 from ray_sentinel.demo.program import write_scripts
 from ray_sentinel.demo.stage import Stage
-from ray_sentinel.demo.trial_result import PlayedTrial
+from ray_sentinel.demo.trial_result import PlayedTrial, misjudged
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
 
@@ -39,12 +39,6 @@ class TrialOutcome(PlayedTrial, frozen=True, kw_only=True):
     """A played training."""
 
     plan: TrialPlan
-    incidents: tuple[Incident, ...] = ()
-
-    @property
-    def incident(self) -> Incident | None:
-        """The first incident; None if there is none."""
-        return self.incidents[0] if self.incidents else None
 
     @property
     def named(self) -> list[int]:
@@ -105,16 +99,14 @@ def accused(incidents: tuple[Incident, ...] | list[Incident]) -> list[int]:
 
 def judge(plan: TrialPlan, incidents: list[Incident]) -> str:
     """What is wrong with the incidents, held against what was drawn; empty if nothing is."""
-    if plan.expected.clock == "healthy":
-        told = [f"{i.kind}: {i.summary}" for i in incidents]
-        return f"a false alarm: {'; '.join(told)}" if told else ""
-    if len(incidents) != 1 or incidents[0].verdict is None:
-        return f"{len(incidents)} incidents instead of one"
-    if (named := accused(incidents)) != plan.ranks:
-        return f"it names {named}"
-    if incidents[0].kind not in plan.expected.kinds:
-        return f"it says {incidents[0].kind}"
-    return ""
+    row, named = plan.expected, accused(incidents)
+    wrong = misjudged(incidents, row.clock == "healthy", row.kinds)
+    if len(incidents) == 1 and row.clock != "healthy":
+        if incidents[0].verdict is None:
+            return "there is no verdict"
+        if named != plan.ranks:
+            return f"it names {named}"
+    return wrong
 
 
 def _until_begun(plan: TrialPlan, job: DemoJob, stage: Stage) -> float:

@@ -120,7 +120,7 @@ def _rl(args: argparse.Namespace, mode: Attach) -> int:
                 "drawn": plan,
                 "attached": bool(plan.attach),
                 "seconds_to_verdict": outcome.seconds,
-                "incident": outcome.incident,
+                "incident": incident_dict(outcome.incident) if outcome.incident else None,
                 "folder": str(folder),
                 "seconds": round(time.time() - started, 1),
             }

@@ -24,6 +24,8 @@ from ray_sentinel.demo.actor_suite import (
 from ray_sentinel.demo.actor_trial import ActorTrialOutcome, accused, judge_actors
 from ray_sentinel.demo.program import write_actor_scripts
 from ray_sentinel.errors import UsageError
+from ray_sentinel.model.incident import Culprit, FaultKind, Incident, Verdict
+from tests.support.incidents import an_incident
 
 
 @pytest.mark.parametrize("fault", sorted(ACTOR_ALL))
@@ -90,9 +92,10 @@ def test_a_program_is_python_without_any_of_our_names(attach: Any, tmp_path: Pat
     assert f"class {words['x_Rollout']}(" in texts["x_learning"]
 
 
-def told_as(kind: str, *pids: int) -> dict[str, Any]:
-    culprits = [{"pid": pid, "host": "n", "rank": None} for pid in pids]
-    return {"kind": kind, "summary": "so it is", "culprits": culprits, "confirmed_at": 112.0}
+def told_as(kind: FaultKind, *pids: int) -> Incident:
+    culprits = tuple(Culprit(rank=None, host="n", pid=pid, reason="") for pid in pids)
+    verdict = Verdict(kind=kind, summary="so it is", culprits=culprits)
+    return an_incident(kind=kind, summary="so it is", verdict=verdict, confirmed_at=112.0)
 
 
 MEMBERS = {1: "link-0", 2: "link-1", 3: "driver-0"}
@@ -111,9 +114,7 @@ MEMBERS = {1: "link-0", 2: "link-1", 3: "driver-0"}
          "2 incidents instead of one: call-deadlock: so it is; pending: so it is"),
     ],
 )  # fmt: skip
-def test_a_verdict_is_held_against_what_was_drawn(
-    incidents: list[dict[str, Any]], wrong: str
-) -> None:
+def test_a_verdict_is_held_against_what_was_drawn(incidents: list[Incident], wrong: str) -> None:
     plan = msgspec.structs.replace(draw_actors("circle", 1), sizes={"link": 2})
     assert judge_actors(plan, incidents, accused(incidents, MEMBERS)) == wrong
 

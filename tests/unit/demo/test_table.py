@@ -71,7 +71,8 @@ def test_what_a_command_printed_says_who_testified() -> None:
         msgspec.json.encode(incident_dict(weighed(incident([3], "host-stuck", BEGAN + 13))))
     )
     drawn = draw_actors("sleep", 1)
-    told = actor_result_of(ActorTrialOutcome(plan=drawn, incidents=(printed,), began=BEGAN))
+    read = msgspec.convert(printed, Incident)
+    told = actor_result_of(ActorTrialOutcome(plan=drawn, incidents=(read,), began=BEGAN))
     assert told.confidence == 0.9
     assert told.witnesses == {"stacks: elsewhere": 3.0, "exit": 3.0}
 
@@ -89,7 +90,7 @@ def test_a_second_incident_and_an_early_one_are_wrong() -> None:
     early = incident([3], "host-stuck", BEGAN - 5)
     later = incident([3], "host-stuck", BEGAN + 12)
     told = result_of(outcome(plan, early, later))
-    assert told.wrong == "2 incidents instead of one"
+    assert told.wrong == "2 incidents instead of one: host-stuck: s; host-stuck: s"
     assert told.false_alarms == 1
 
 
