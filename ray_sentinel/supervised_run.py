@@ -23,11 +23,12 @@ from ray_sentinel.config import Config, load, safe_name
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.job_name import JobName
 from ray_sentinel.logs.checkpoints import scan_checkpoints
-from ray_sentinel.logs.triage_process import UnreadError, triage_in_process
+from ray_sentinel.logs.triage_process import triage_in_process
 from ray_sentinel.masking import mask, mask_record
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import keep_private
+from ray_sentinel.process.apart import UnreadError
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.supervise.actions import RunResult
 from ray_sentinel.supervise.attempt.command import current_folder, words_of

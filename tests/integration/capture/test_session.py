@@ -138,8 +138,8 @@ def test_as_many_processes_are_stopped_at_one_time_as_is_allowed(
 
     monkeypatch.setattr(guard, "trace", counted)
     suspects = [rank(n, processes.start("asleep")) for n in range(4)]
-    plan = CaptureConfig(deadline=60.0, cuda_gdb=False, max_intrusive_per_node=at_once)
-    outcome = capture(suspects, plan=plan)
+    config = CaptureConfig(deadline=60.0, cuda_gdb=False, max_intrusive_per_node=at_once)
+    outcome = capture(suspects, config=config)
     assert most == at_once
     assert len(outcome.pauses) == (4 if at_once else 0)
     assert all(fact.signature for fact in outcome.facts)

@@ -12,7 +12,8 @@ import pytest
 from ray_sentinel.errors import InputError
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
-from ray_sentinel.logs.triage_process import UnreadError, triage_in_process
+from ray_sentinel.logs.triage_process import triage_in_process
+from ray_sentinel.process.apart import UnreadError
 
 FAILURE = """Traceback (most recent call last):
   File "train.py", line 3, in <module>

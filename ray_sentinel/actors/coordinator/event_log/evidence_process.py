@@ -1,10 +1,9 @@
 """Judges the evidence of recorded events anew, in bounded memory and time, whatever a log holds.
 
 A log may come from anywhere, and be damaged: a few bytes unpack to gigabytes, and a number asks for
-more. Evidence that asks for little is judged here. Any other costs a child, which ends at a
-deadline, has limited memory, and dies with its parent. It is this module run as a program; the
-evidence comes on stdin and the verdict goes to stdout, as MessagePack. What many events name is
-judged once, and all evidence of one replay has a bound in seconds.
+more. Evidence that asks for little is judged here, any other by this module run as a program
+(``process.apart``). What many events name is judged once, and all evidence of one replay has a
+bound in seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel import process
 from ray_sentinel.actors.coordinator.event_log.evidence_files import SMALL, read_evidence
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
     EVIDENCE,
@@ -27,7 +25,7 @@ from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.engine.events import StragglersKept
 from ray_sentinel.errors import InputError
-from ray_sentinel.process.memory_limit import address_space, limit_address_space
+from ray_sentinel.process.apart import answer_apart, ask_apart
 
 LIGHT = 1 << 20
 """Bytes that evidence may ask for to be judged in this process; objects take some 50 times that."""
@@ -99,33 +97,17 @@ class EvidenceJudge:
             self._seconds -= self._clock.monotonic() - begun
 
     def _judged_apart(self, tag: str, data: bytes) -> bytes:
-        what = f"the evidence ({len(data) / 1e6:.1f} MB)"
         seconds = min(SECONDS, self._seconds)
-        try:
-            done = process.run(
-                process.python_module(
-                    "ray_sentinel.actors.coordinator.event_log.evidence_process",
-                    tag,
-                    str(self._memory),
-                ),
-                deadline=seconds,
-                crowded=seconds,
-                max_output=MOST_ANSWERS,
-                input=data,
-            )
-        except OSError as error:
-            raise InputError(f"{what}: no process to judge it could be started: {error}") from None
-        if done.timed_out:
-            raise InputError(f"{what} was not judged within {seconds:.0f} s")
-        if done.truncated:
-            raise InputError(f"{what} gives a verdict of more than {MOST_ANSWERS >> 20} MiB")
-        if done.returncode == 1 and (said := done.stderr.decode("utf-8", "replace").strip()):
-            raise InputError(said.splitlines()[-1][:300])
-        if not done.ok:
-            # A library that gets no memory may end the process itself.
-            may = f"it may have {self._memory >> 20} MiB of memory"
-            raise InputError(f"{what}: the process that judges it, {may}: {done.explain()}")
-        return done.stdout
+        return ask_apart(
+            "ray_sentinel.actors.coordinator.event_log.evidence_process",
+            tag,
+            what=f"the evidence ({len(data) / 1e6:.1f} MB)",
+            seconds=seconds,
+            memory=self._memory,
+            input=data,
+            most=MOST_ANSWERS,
+            crowded=seconds,
+        )
 
 
 def _judged_here(tag: str, data: bytes) -> bytes | None:
@@ -139,22 +121,12 @@ def _judged_here(tag: str, data: bytes) -> bytes | None:
     return msgspec.msgpack.encode(kind.unpacked(data).explain())
 
 
-def main() -> int:
-    """Judge what comes on stdin: the kind is the first argument, the bytes of memory the second."""
-    tag, memory = sys.argv[1], int(sys.argv[2])
-    limit_address_space(address_space() + memory)
-    try:
-        facts = EVIDENCE[tag].unpacked(sys.stdin.buffer.read()).explain()
-        answer = msgspec.msgpack.encode(facts)
-    except InputError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    except MemoryError:
-        sys.stderr.write(f"judging its evidence takes more than {memory >> 20} MiB of memory\n")
-        return 1
-    sys.stdout.buffer.write(answer)
-    return 0
+def _explain(arguments: list[str]) -> bytes:
+    """The packed verdict on what comes on standard input, of the kind that is the argument."""
+    return msgspec.msgpack.encode(
+        EVIDENCE[arguments[0]].unpacked(sys.stdin.buffer.read()).explain()
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer_apart(_explain))
