@@ -200,7 +200,9 @@ HOSTILE = b"Communicators... (0.1s)\n" + b"1 " * (8 << 20)
 
 
 def test_a_large_answer_of_ras_costs_a_child_and_ends_at_its_deadline() -> None:
-    with pytest.raises(InputError, match=r"RAS answered \(17 MB\): it was not read .* within 0.5 s"):
+    with pytest.raises(
+        InputError, match=r"RAS answered \(17 MB\): it was not read .* within 0.5 s"
+    ):
         explain_in_process({"poll": HOSTILE}, seconds=0.5)
 
 

@@ -236,11 +236,10 @@ def test_a_store_without_a_client(judged) -> None:
     assert (found.outcome, found.remedy) == ("warning", "install gcloud or gsutil")
 
 
-def process(proc: Path, pid: int, state: str) -> None:
-    folder = proc / str(pid)
+def process(proc: Path, pid: int, state: str, flags: int = 1) -> None:
+    folder = proc / str(pid) / "task" / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
-    rest = " ".join(["1"] * 48)
-    (folder / "stat").write_text(f"{pid} (nvidia-smi) {state} {rest}\n")
+    (folder / "stat").write_text(f"{pid} (nvidia-smi) {state} 1 1 1 1 1 {flags} 1 1\n")
     (folder / "wchan").write_text("rpc_wait_bit_killable")
 
 
@@ -248,6 +247,7 @@ def test_only_who_hangs_at_every_look_is_named(judged, tmp_path: Path) -> None:
     process(tmp_path, 10, "D")
     process(tmp_path, 11, "D")
     process(tmp_path, 12, "S")
+    process(tmp_path, 13, "D", 0x00200000)  # a thread of the kernel's, which idles so
 
     class Turning(FakeClock):
         def sleep(self, seconds: float) -> None:
@@ -255,7 +255,7 @@ def test_only_who_hangs_at_every_look_is_named(judged, tmp_path: Path) -> None:
 
     facts = DStateCheck().look(RunPlan(), Here(host="a", proc=tmp_path, clock=Turning()))
     [found] = judged(DStateCheck(), {"a": facts})
-    assert "pid 10" in found.seen
+    assert "pid 10 (nvidia-smi)" in found.seen
     assert "rpc_wait_bit_killable" in found.seen
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.inspection.gpus import gpus_here, pci_addresses
-from ray_sentinel.inspection.node import blocked_tasks, versions_here
+from ray_sentinel.inspection.node import versions_here
 from ray_sentinel.inspection.rdma import device_traffic
 from ray_sentinel.inspection.session_logs import last_errors, transport_lines
 from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.progress.proc.blocked import blocked_tasks
 from tests.support.files import write
 
 MI300X = Path(__file__).parents[2] / "fixtures/trees/mi300x-aca"
