@@ -58,9 +58,9 @@ CLOSE_SECONDS = 5.0
 """
 
 
-def end_with_raylet(close: Callable[[], object], seconds: float = CLOSE_SECONDS) -> Loop | None:
+def end_with_raylet(close: Callable[[], object]) -> Loop | None:
     """End this process, and all that it started, once its raylet has ended; ``close`` is called
-    first and has this many ``seconds``. None if this process descends from no raylet."""
+    first and has ``CLOSE_SECONDS``. None if this process descends from no raylet."""
     raylet = raylet_above(os.getpid())
     start = _start_of(raylet)
     if start is None:
@@ -68,7 +68,7 @@ def end_with_raylet(close: Callable[[], object], seconds: float = CLOSE_SECONDS)
 
     def check() -> None:
         if _start_of(raylet) != start:
-            _end(f"the raylet (pid {raylet}) has ended: this process ends too", close, seconds)
+            _end(f"the raylet (pid {raylet}) has ended: this process ends too", close)
 
     return Loop(CHECK_SECONDS, check, name="ray-sentinel-raylet")
 
@@ -83,7 +83,7 @@ def _start_of(pid: int) -> int | None:
     return None if stat.state in "ZX" else stat.start
 
 
-def _end(why: str, close: Callable[[], object], seconds: float) -> None:
+def _end(why: str, close: Callable[[], object]) -> None:
     def last() -> None:
         log.warning("%s", why)
         try:
@@ -93,6 +93,6 @@ def _end(why: str, close: Callable[[], object], seconds: float) -> None:
 
     closing = threading.Thread(target=last, name="ray-sentinel-closing", daemon=True)
     closing.start()
-    closing.join(seconds)
+    closing.join(CLOSE_SECONDS)
     process.end_all()
     os._exit(1)

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.clock import SystemClock
 from ray_sentinel.collect import selfmetrics
 from ray_sentinel.collect.child_registry import ChildRecord, ChildRegistry, kill
 from ray_sentinel.collect.discovery import Plugin, entry_points
@@ -114,12 +114,11 @@ class Runner:
         config: Config,
         *,
         on_events: Callable[[tuple[Event, ...]], None],
-        clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self.families: tuple[Family, ...] = ()
         """All that can be served now, without the ``host`` label."""
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._selector = selectors.DefaultSelector()
         self._children = ChildRegistry(settings.run_dir / "children")
         self._logbook = Logbook(settings.log_dir)

@@ -78,19 +78,16 @@ def largest(values: Floats, axis: int | None = None) -> Floats:
         return np.asarray(np.nanmax(finite(values), axis=axis))
 
 
-def smallest(values: Floats, axis: int | None = None) -> Floats:
+def smallest(values: Floats) -> Floats:
     """Least finite value; NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmin(finite(values), axis=axis))
+        return np.asarray(np.nanmin(finite(values)))
 
 
-def sigma(values: Floats, axis: int | None = None) -> Floats:
+def sigma(values: Floats) -> Floats:
     """Robust standard deviation: the scaled median absolute deviation."""
-    centre = median(values, axis)
-    if axis is not None:
-        centre = np.expand_dims(centre, axis)
-    return MAD_TO_SIGMA * median(np.abs(finite(values) - centre), axis)
+    return MAD_TO_SIGMA * median(np.abs(finite(values) - median(values)))
 
 
 def middle(values: Floats) -> float:

@@ -176,11 +176,10 @@ class Supervisor:
         parts: Parts,
         *,
         terminal: Terminal | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self._task, self._policy, self._parts = task, policy, parts
         self._terminal = terminal
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._attempt_began = KeptMoment(self._clock)
         self._folder = RunFolder(task.folder)
         self._events: queue.SimpleQueue[tuple[int | None, SupervisorEvent]] = queue.SimpleQueue()

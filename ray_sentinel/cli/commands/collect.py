@@ -46,12 +46,7 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
     return dict(_setting(text) for text in texts)
 
 
-def placed(
-    complaint: str,
-    given: Mapping[str, Any],
-    file: str | None,
-    environ: Mapping[str, str] = os.environ,
-) -> str:
+def placed(complaint: str, given: Mapping[str, Any], file: str | None) -> str:
     """What is wrong with a collector's setting, and first of all where that is set: in ``given``
     (``--set``), in a variable, or in the configuration file."""
     found = _COMPLAINT.match(complaint)
@@ -61,9 +56,9 @@ def placed(
     if key in given:
         return f"--set {key}: {complaint}"
     variable = f"{ENV_PREFIX}COLLECTORS__{name}__{key}".upper()
-    if variable in map(str.upper, environ):
+    if variable in map(str.upper, os.environ):
         return f"{variable}: {complaint}"
-    path = file or environ.get(ENV_PREFIX + "CONFIG")
+    path = file or os.environ.get(ENV_PREFIX + "CONFIG")
     if path and key in load(path, environ={}).collectors.get(name, {}):
         return f"{path}: {complaint}"
     return complaint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import ClassVar
 
 from rich.text import Text
@@ -138,12 +137,11 @@ class TopApp(App[None]):
         self,
         asker: StatusAsker,
         gpus: GpuAsker,
-        clock: Callable[[], float] = time.monotonic,
         take_stack: stack.TakeStack | None = None,
     ) -> None:
         """``take_stack``: None where stacks cannot be taken from here."""
         super().__init__()
-        self._asker, self._gpus, self._clock, self._take = asker, gpus, clock, take_stack
+        self._asker, self._gpus, self._take = asker, gpus, take_stack
         self._drawn: SeenStatus | None = None
         self._lines: list[ProcessLine] = []
         self._wanted = ""
@@ -181,7 +179,7 @@ class TopApp(App[None]):
         """Draw what is new: an answer, or a second that has passed."""
         if not self.screen_stack or not self.screen_stack[0].query(ContentSwitcher):
             return  # not made yet, or gone already: a timer may fire before and after
-        seen, second = self._asker.seen, int(self._clock())
+        seen, second = self._asker.seen, int(time.monotonic())
         new, passed = seen is not self._drawn, second != self._second
         if new:
             if self._drawn is None or seen.status is not self._drawn.status:
@@ -196,7 +194,7 @@ class TopApp(App[None]):
 
     def _draw_head(self) -> None:
         rows = max(self.size.height // 2 - 2, 4)
-        seen, now = self._asker.seen, self._clock()
+        seen, now = self._asker.seen, time.monotonic()
         text = head(seen, now, min(rows, 12), max(self.size.width - 2, 1))
         self.screen_stack[0].query_one("#head", Static).update(for_terminal(text))
         self.screen_stack[0].query_one("#age", Static).update(Text(seen_ago(seen, now), "dim"))
@@ -216,7 +214,7 @@ class TopApp(App[None]):
             rows.show(matching([*lost, *nodes], wanted, "host", "address", "reason"))
         elif rows.id == "gpus":
             found = matching(nodes, wanted, "host", "address")
-            rows.show(gpu_lines(found, self._gpus.told, self._clock()))
+            rows.show(gpu_lines(found, self._gpus.told, time.monotonic()))
             self.call_after_refresh(self._want_gpus)
         elif rows.id == "pulse":
             jobs = [job for job in seen.status.jobs if not job.ended] if seen.status else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from ray_sentinel.collect.exposition_text import parse
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.http import client
-from ray_sentinel.text import one_line
+from ray_sentinel.text import natural, one_line
 
 SECONDS = 2.0
 """Seconds to wait for a node's answer."""
@@ -74,20 +74,14 @@ def gpu_sights(text: str) -> tuple[GpuSight, ...]:
                 fields.setdefault(gpu, {})[field] = sample.value
     return tuple(
         GpuSight(gpu=gpu, name=names.get(gpu, ""), **fields.get(gpu, {}))
-        for gpu in sorted({*fields, *names}, key=_in_order)
+        for gpu in sorted({*fields, *names}, key=natural)
     )
-
-
-def _in_order(gpu: str) -> tuple[int, str]:
-    first = gpu.partition(":")[0]
-    return (int(first) if first.isascii() and first.isdigit() and len(first) < 9 else 1 << 30, gpu)
 
 
 class GpuAsker:
     """Asks the nodes that ``want`` names, over and over, a few at a time."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._wanted: tuple[str, ...] = ()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpu-asker", daemon=True)
@@ -127,4 +121,4 @@ class GpuAsker:
         except UnreachableError as error:
             before = self.told.get(url, NodeGpus())
             return msgspec.structs.replace(before, error=one_line(str(error), 200))
-        return NodeGpus(gpus=gpu_sights(body.decode("utf-8", "replace")), at=self._clock())
+        return NodeGpus(gpus=gpu_sights(body.decode("utf-8", "replace")), at=time.monotonic())

@@ -55,9 +55,7 @@ _UNPLACED = ("PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT")
 _WAITING = (*_UNPLACED, "SUBMITTED_TO_WORKER", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY")
 
 
-def unfinished_calls(
-    address: str, job: str = "", *, times: bool = False, wall: Callable[[], float] = time.time
-) -> RayCalls:
+def unfinished_calls(address: str, job: str = "", *, times: bool = False) -> RayCalls:
     """What the control store at ``address`` (HOST:PORT) knows now; the calls are those of one job
     where ``job`` (Ray's id, in hex) is given. ``times``: also how long ended calls took.
 
@@ -65,7 +63,7 @@ def unfinished_calls(
     ``problem`` and left out.
     """
     with RayStore(address) as store:
-        return ControlStoreCalls(store).fetch(wall(), job, times=times)
+        return ControlStoreCalls(store).fetch(time.time(), job, times=times)
 
 
 def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
