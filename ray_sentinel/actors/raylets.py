@@ -3,8 +3,10 @@ our actors with their own raylet."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -96,3 +98,28 @@ def _end(why: str, close: Callable[[], object]) -> None:
     closing.join(CLOSE_SECONDS)
     process.end_all()
     os._exit(1)
+
+
+PROBE_SECONDS = 1.0
+"""Seconds that a raylet has to accept a connection; one that is alive takes milliseconds."""
+
+_REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
+
+
+def raylet_answers(address: str, port: int) -> tuple[bool | None, str]:
+    """(True, ...) if a connection was accepted, (False, why) if nobody listens, otherwise None.
+
+    None means unknown: for example no port is known, or this machine itself has no network.
+    """
+    if not address or not port:
+        return None, "its port is not known"
+    try:
+        socket.create_connection((address, port), timeout=PROBE_SECONDS).close()
+    except TimeoutError:
+        return False, f"{address}:{port} did not accept within {PROBE_SECONDS:.0f} s"
+    except OSError as error:
+        text = f"{address}:{port}: {error.strerror or error}"
+        if error.errno in _REFUSED or error.errno in (errno.EHOSTUNREACH, errno.EHOSTDOWN):
+            return False, text
+        return None, text
+    return True, f"{address}:{port} accepts connections"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import selectors
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
+from ray_sentinel.api import Seconds
 from ray_sentinel.clock import Clock
 from ray_sentinel.collect.child_registry import ChildRegistry
 from ray_sentinel.collect.protocol import COMMON_KEYS, CollectorSource, OutputLimits, Setup
@@ -16,10 +17,6 @@ from ray_sentinel.config import convert
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.ray_cluster import RayCluster
-
-# A collector's table of the configuration: our keys, and its own settings beside them.
-
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class CollectorConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-import socket
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +40,7 @@ from ray_sentinel.actors.messages import (
     Sampled,
     unpack,
 )
+from ray_sentinel.actors.raylets import raylet_answers
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import Clock, SteadyClock
@@ -80,33 +79,6 @@ from ray_sentinel.supervise.notify.notifier import (
     apprise_problem,
     settings_of,
 )
-
-# Whether a node's raylet still answers: distinguishes a lost node from a lost agent.
-
-PROBE_SECONDS = 1.0
-"""Seconds that a raylet has to accept a connection; one that is alive takes milliseconds."""
-
-_REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
-
-
-def raylet_answers(address: str, port: int) -> tuple[bool | None, str]:
-    """(True, ...) if a connection was accepted, (False, why) if nobody listens, otherwise None.
-
-    None means unknown: for example no port is known, or this machine itself has no network.
-    """
-    if not address or not port:
-        return None, "its port is not known"
-    try:
-        socket.create_connection((address, port), timeout=PROBE_SECONDS).close()
-    except TimeoutError:
-        return False, f"{address}:{port} did not accept within {PROBE_SECONDS:.0f} s"
-    except OSError as error:
-        text = f"{address}:{port}: {error.strerror or error}"
-        if error.errno in _REFUSED or error.errno in (errno.EHOSTUNREACH, errno.EHOSTDOWN):
-            return False, text
-        return None, text
-    return True, f"{address}:{port} accepts connections"
-
 
 log = logging.getLogger(__name__)
 

@@ -34,57 +34,6 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.collect.protocol import CollectorSource
     from ray_sentinel.collect.runner_context import CollectorConfig
 
-# A collector's settings as ``collect`` is given them: ``--set``, and where each one stands.
-
-_PLACES = frozenset({"file", "files", "folder", "folders", "path", "paths"})
-"""Keys of settings whose values are paths of files or folders."""
-_COMPLAINT = re.compile(r"\[collectors\.(?P<name>[^\]]*)\]: (?:unknown key )?(?P<key>[\w-]*)")
-
-
-def settings(texts: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` each, the value JSON or text. Raises UsageError for anything else."""
-    return dict(_setting(text) for text in texts)
-
-
-def placed(complaint: str, given: Mapping[str, Any], file: str | None) -> str:
-    """What is wrong with a collector's setting, and first of all where that is set: in ``given``
-    (``--set``), in a variable, or in the configuration file."""
-    found = _COMPLAINT.match(complaint)
-    if found is None:
-        return complaint
-    name, key = found["name"], found["key"]
-    if key in given:
-        return f"--set {key}: {complaint}"
-    variable = f"{ENV_PREFIX}COLLECTORS__{name}__{key}".upper()
-    if variable in map(str.upper, os.environ):
-        return f"{variable}: {complaint}"
-    path = file or os.environ.get(ENV_PREFIX + "CONFIG")
-    if path and key in load(path, environ={}).collectors.get(name, {}):
-        return f"{path}: {complaint}"
-    return complaint
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise UsageError(f"--set {text}: write KEY=VALUE")
-    key = key.strip()
-    try:
-        told = msgspec.json.decode(value)
-    except (ValueError, RecursionError):
-        told = value
-    return key, _from_here(told) if key in _PLACES else told
-
-
-def _from_here(told: Any) -> Any:
-    """Relative paths made absolute: a collector's process runs in another folder."""
-    if isinstance(told, list):
-        return [_from_here(one) for one in told]
-    if not isinstance(told, str) or not told or told.startswith("~"):
-        return told
-    return str(Path.cwd() / told)
-
-
 _ROOTS = ("proc", "sys", "dev")
 
 HELP = "run a collector once, on this machine, and print its metrics"
@@ -266,3 +215,54 @@ def _number(value: float) -> float | str:
     from ray_sentinel.model.exposition import number
 
     return value if math.isfinite(value) else number(value)
+
+
+# A collector's settings as ``collect`` is given them: ``--set``, and where each one stands.
+
+_PLACES = frozenset({"file", "files", "folder", "folders", "path", "paths"})
+"""Keys of settings whose values are paths of files or folders."""
+_COMPLAINT = re.compile(r"\[collectors\.(?P<name>[^\]]*)\]: (?:unknown key )?(?P<key>[\w-]*)")
+
+
+def settings(texts: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` each, the value JSON or text. Raises UsageError for anything else."""
+    return dict(_setting(text) for text in texts)
+
+
+def placed(complaint: str, given: Mapping[str, Any], file: str | None) -> str:
+    """What is wrong with a collector's setting, and first of all where that is set: in ``given``
+    (``--set``), in a variable, or in the configuration file."""
+    found = _COMPLAINT.match(complaint)
+    if found is None:
+        return complaint
+    name, key = found["name"], found["key"]
+    if key in given:
+        return f"--set {key}: {complaint}"
+    variable = f"{ENV_PREFIX}COLLECTORS__{name}__{key}".upper()
+    if variable in map(str.upper, os.environ):
+        return f"{variable}: {complaint}"
+    path = file or os.environ.get(ENV_PREFIX + "CONFIG")
+    if path and key in load(path, environ={}).collectors.get(name, {}):
+        return f"{path}: {complaint}"
+    return complaint
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise UsageError(f"--set {text}: write KEY=VALUE")
+    key = key.strip()
+    try:
+        told = msgspec.json.decode(value)
+    except (ValueError, RecursionError):
+        told = value
+    return key, _from_here(told) if key in _PLACES else told
+
+
+def _from_here(told: Any) -> Any:
+    """Relative paths made absolute: a collector's process runs in another folder."""
+    if isinstance(told, list):
+        return [_from_here(one) for one in told]
+    if not isinstance(told, str) or not told or told.startswith("~"):
+        return told
+    return str(Path.cwd() / told)

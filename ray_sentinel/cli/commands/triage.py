@@ -22,46 +22,6 @@ from ray_sentinel.cli.options import add_session
 from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.errors import UsageError
 
-# A progress bar on stderr, on a terminal only, while many bytes are read.
-
-Update = Callable[[int, int, str], None]
-_WORTH_IT = 64 << 20
-"""Bytes of logs from which on a progress bar is shown."""
-
-
-@contextmanager
-def reading_bar() -> Iterator[Update | None]:
-    """Yields a function (done, total, label) that moves a bar, or None if stderr is no terminal.
-
-    The bar is shown only for more than 64 MB.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-    from ray_sentinel.cli.terminal import Console
-
-    bar = Progress(
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    task = bar.add_task("", total=None)
-
-    def update(done: int, total: int, label: str) -> None:
-        if total >= _WORTH_IT:
-            bar.start()
-            bar.update(task, completed=done, total=total)
-
-    try:
-        yield update
-    finally:
-        bar.stop()
-
-
 HELP = "find out from a job's logs what happened to it"
 GROUP = "explain"
 EXAMPLE = "ray-sentinel triage /logs/job"
@@ -162,3 +122,43 @@ def _may_be_used(path: Path) -> bool:
     except OSError:
         pass  # its reader reports what is wrong with it
     return True
+
+
+# A progress bar on stderr, on a terminal only, while many bytes are read.
+
+Update = Callable[[int, int, str], None]
+_WORTH_IT = 64 << 20
+"""Bytes of logs from which on a progress bar is shown."""
+
+
+@contextmanager
+def reading_bar() -> Iterator[Update | None]:
+    """Yields a function (done, total, label) that moves a bar, or None if stderr is no terminal.
+
+    The bar is shown only for more than 64 MB.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    from ray_sentinel.cli.terminal import Console
+
+    bar = Progress(
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task("", total=None)
+
+    def update(done: int, total: int, label: str) -> None:
+        if total >= _WORTH_IT:
+            bar.start()
+            bar.update(task, completed=done, total=total)
+
+    try:
+        yield update
+    finally:
+        bar.stop()

@@ -25,48 +25,6 @@ from ray_sentinel.model.thresholds import (
     GPU_UNDERUSED,
 )
 
-# GPUs that differ from all others throughout the job.
-
-LEAST_CARDS = 6
-"""Least number of GPUs that show what is usual among them."""
-STRENGTH = 6.0
-"""How many times the cards' own spread (sigma) a card must be away from the usual level to stand
-out."""
-
-
-def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
-    """GPUs whose middle value at work lies ``least`` (in the quantity's unit) and far from the
-    others'."""
-    panel = case.view.panel(key)
-    if len(panel.rows) < LEAST_CARDS or case.steady.sum() < 8:
-        return ()
-    # Over the whole time: cells in which all rest would count for one card more than for another.
-    at_work = case.steady & ~drift.resting(case, panel)
-    values = np.where(at_work, panel.values, np.nan)
-    levels = stats.median(values, axis=1)
-    usual, noise = stats.middle(levels), float(stats.sigma(levels))
-    # Where a card rests in a part of each step, chance decides on which side its middle falls.
-    means = stats.mean(values, axis=1)
-    apart = np.abs(means - stats.middle(means)) >= least
-    return tuple(
-        Anomaly(
-            kind=f"outlier.{key}",
-            text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {level:.0f} "
-            f"{panel.quantity.unit} throughout, where the others have {usual:.0f}",
-            at=case.line.start,
-            until=case.line.end,
-            uncertainty=case.cell,
-            host=row.host,
-            gpu=row.gpu,
-            size=float(level - usual),
-            metric=panel.metric,
-            promql=panel.promql(row),
-        )
-        for row, level, too in zip(panel.rows, levels, apart, strict=True)
-        if np.isfinite(level) and abs(level - usual) >= max(least, STRENGTH * noise) and too
-    )
-
-
 NAME = "gpu-health"
 ANALYSIS = "gpu-health"
 ALIASES: tuple[str, ...] = ("gpu", "gpus", "5")
@@ -455,3 +413,45 @@ def _error_rows(case: JobCase) -> list[tuple[str, str]]:
     names = [f"{host}:{gpu}" for host, gpu in sorted(odd)]
     rows.append(("Anomalous GPUs", listed(names, 12) or "none"))
     return rows
+
+
+# GPUs that differ from all others throughout the job.
+
+LEAST_CARDS = 6
+"""Least number of GPUs that show what is usual among them."""
+STRENGTH = 6.0
+"""How many times the cards' own spread (sigma) a card must be away from the usual level to stand
+out."""
+
+
+def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
+    """GPUs whose middle value at work lies ``least`` (in the quantity's unit) and far from the
+    others'."""
+    panel = case.view.panel(key)
+    if len(panel.rows) < LEAST_CARDS or case.steady.sum() < 8:
+        return ()
+    # Over the whole time: cells in which all rest would count for one card more than for another.
+    at_work = case.steady & ~drift.resting(case, panel)
+    values = np.where(at_work, panel.values, np.nan)
+    levels = stats.median(values, axis=1)
+    usual, noise = stats.middle(levels), float(stats.sigma(levels))
+    # Where a card rests in a part of each step, chance decides on which side its middle falls.
+    means = stats.mean(values, axis=1)
+    apart = np.abs(means - stats.middle(means)) >= least
+    return tuple(
+        Anomaly(
+            kind=f"outlier.{key}",
+            text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {level:.0f} "
+            f"{panel.quantity.unit} throughout, where the others have {usual:.0f}",
+            at=case.line.start,
+            until=case.line.end,
+            uncertainty=case.cell,
+            host=row.host,
+            gpu=row.gpu,
+            size=float(level - usual),
+            metric=panel.metric,
+            promql=panel.promql(row),
+        )
+        for row, level, too in zip(panel.rows, levels, apart, strict=True)
+        if np.isfinite(level) and abs(level - usual) >= max(least, STRENGTH * noise) and too
+    )

@@ -26,42 +26,6 @@ from ray_sentinel.model.thresholds import (
     TCP_BACKGROUND,
 )
 
-# Errors that a host's network cards count: bad frames, checksums, aborted transmissions.
-#
-# These cards carry storage and control traffic (and RoCE's own errors show in the RDMA counters):
-# they name a card or cable to look at, and are no cause of slow steps by themselves.
-
-
-def cards_with_errors(case: JobCase) -> tuple[Anomaly, ...]:
-    """Cards whose errors went on for minutes and clearly exceed the others', the worst first."""
-    found = [
-        anomaly
-        for key in ("net.rx_errors", "net.tx_errors")
-        for anomaly in _cards_with_errors(case, case.view.panel(key), key)
-    ]
-    return tuple(sorted(found, key=lambda anomaly: -anomaly.size))
-
-
-def _cards_with_errors(case: JobCase, panel: SeriesPanel, key: str) -> list[Anomaly]:
-    if panel.empty:
-        return []
-    grown = panel.increases()
-    totals = np.nansum(grown, axis=1)
-    limit = NETWORK_ERRORS_OVER_PEERS
-    least = max(limit.limit, OVER_PEERS * stats.background(totals))
-    found = []
-    for row, rises, total in zip(panel.rows, grown, totals, strict=True):
-        with np.errstate(invalid="ignore"):
-            cells = np.flatnonzero(rises > 0)
-        if total < least or case.times[cells[-1]] - case.times[cells[0]] < limit.seconds:
-            continue
-        count = f"{total:,.0f} {panel.quantity.title}"
-        text = f"{row.unit} of {row.host}: {count} within the job"
-        first, last = int(cells[0]), int(cells[-1])
-        found.append(at_row(panel, row, key.replace("_", "-"), text, first, last, float(total)))
-    return found
-
-
 NAME = "network-health"
 ANALYSIS = "network-health"
 ALIASES: tuple[str, ...] = ("network", "nccl-timeout", "rdma", "6")
@@ -359,3 +323,39 @@ def _next_steps(case: JobCase, cause: str) -> tuple[str, ...]:
     return ("Check cable, transceiver and switch port of the named devices.",
             "Exclude nodes of priority 1, then 2, where spare nodes allow it.",
             "Do not exclude nodes for TCP retransmits.")  # fmt: skip
+
+
+# Errors that a host's network cards count: bad frames, checksums, aborted transmissions.
+#
+# These cards carry storage and control traffic (and RoCE's own errors show in the RDMA counters):
+# they name a card or cable to look at, and are no cause of slow steps by themselves.
+
+
+def cards_with_errors(case: JobCase) -> tuple[Anomaly, ...]:
+    """Cards whose errors went on for minutes and clearly exceed the others', the worst first."""
+    found = [
+        anomaly
+        for key in ("net.rx_errors", "net.tx_errors")
+        for anomaly in _cards_with_errors(case, case.view.panel(key), key)
+    ]
+    return tuple(sorted(found, key=lambda anomaly: -anomaly.size))
+
+
+def _cards_with_errors(case: JobCase, panel: SeriesPanel, key: str) -> list[Anomaly]:
+    if panel.empty:
+        return []
+    grown = panel.increases()
+    totals = np.nansum(grown, axis=1)
+    limit = NETWORK_ERRORS_OVER_PEERS
+    least = max(limit.limit, OVER_PEERS * stats.background(totals))
+    found = []
+    for row, rises, total in zip(panel.rows, grown, totals, strict=True):
+        with np.errstate(invalid="ignore"):
+            cells = np.flatnonzero(rises > 0)
+        if total < least or case.times[cells[-1]] - case.times[cells[0]] < limit.seconds:
+            continue
+        count = f"{total:,.0f} {panel.quantity.title}"
+        text = f"{row.unit} of {row.host}: {count} within the job"
+        first, last = int(cells[0]), int(cells[-1])
+        found.append(at_row(panel, row, key.replace("_", "-"), text, first, last, float(total)))
+    return found

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.actors.coordinator import diagnosing
-from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor, limited, raylet_answers
+from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor, limited
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
     ArrivalEvidence,
     DumpEvidence,
@@ -28,6 +28,7 @@ from ray_sentinel.actors.messages import (
     Sampled,
     pack,
 )
+from ray_sentinel.actors.raylets import raylet_answers
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CaptureConfig as CaptureSettings
