@@ -69,7 +69,8 @@ class NoData(Exception):
 
 
 class Absent(NoData):
-    """The same if there is nothing to be measured now: the last values are dropped."""
+    """Raise from ``collect`` when there is nothing to be measured now: the last values are
+    dropped."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

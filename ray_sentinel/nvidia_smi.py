@@ -26,7 +26,7 @@ def ask() -> SmiAnswer | None:
 
 
 def ask_once() -> SmiAnswer | None:
-    """The same, asked once in a process that lives for seconds: several checks want it."""
+    """``ask``, whose answer is kept: for a process that lives for seconds and checks much."""
     program = shutil.which("nvidia-smi")
     return _once(program) if program else None
 

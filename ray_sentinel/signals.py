@@ -49,7 +49,7 @@ def send(pid: int, start: int, number: int) -> bool:
 
 
 def send_through(handle: int, pid: int, start: int, number: int) -> bool:
-    """The same through a pidfd of the process; -1 where the kernel has none."""
+    """``send`` through a pidfd of the process; ``handle`` is -1 where the kernel has none."""
     # The pidfd was opened by number: the start time tells whose it is.
     if start_of(pid) != start:
         return False

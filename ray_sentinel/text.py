@@ -23,7 +23,7 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 2000) -> str:
-    """The same on one line of at most ``limit`` characters."""
+    """``clean(text)`` on one line of at most ``limit`` characters."""
     flat = clean(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 

@@ -149,7 +149,7 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the recorders are wanted as the ranks wrote them; otherwise in the form that
     ``evidence.flight_recorder.reduced`` describes."""
     judged: bool = False
-    """Of that form, only what is read to judge a hang or a failure."""
+    """Whether that form may lack what is not read to judge a hang or a failure."""
     known: tuple[tuple[bytes, ...], ...] = ()
     """For each of ``ranks``, in their order, the digests that the coordinator has of its recorders,
     in the order of ``Dump.place``; an empty one for none."""

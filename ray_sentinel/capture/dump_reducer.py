@@ -41,7 +41,7 @@ _BAD = 1 << 63
 """The flag in an answer's length which says that the reason for a failure follows."""
 _FORMS: tuple[Form, ...] = ("whole", "judged", "brief")
 _FORM_SHIFT = 61
-"""Of the place among ``_FORMS`` in a dump's length: which form is wanted."""
+"""Where a dump's length holds the form that is wanted, as its place among ``_FORMS``."""
 _CHUNK = 1 << 18
 _NICENESS = 5
 

@@ -78,7 +78,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
         return _Lazy(self.paths, whole=whole)
 
     def beside(self) -> list[Mapping[int, bytes]]:
-        """The same for the further sets."""
+        """The dumps of each further set, by rank."""
         return [_Lazy(paths, whole=False) for paths in self.others]
 
 

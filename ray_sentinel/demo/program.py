@@ -41,8 +41,8 @@ def write_scripts(folder: Path, plan: TrialPlan) -> None:
 def write_actor_scripts(
     folder: Path, plan: ActorTrialPlan, plain: Mapping[str, str] | None = None
 ) -> Mapping[str, str]:
-    """The same of a job of actors, some of whose names may be ``plain``. Returns the word for each
-    name."""
+    """Write the program of a job of actors, some of whose names may be ``plain``. Returns the word
+    for each name."""
     sources = {**_sources("scripts/actors"), WAYS: _sources("scripts")[WAYS]}
     words = MadeUpNames(random.Random(plan.seed), plain or {})
     called = {role: words.of(f"x_called_{role}") for role in plan.sizes}

@@ -47,7 +47,7 @@ def run(plan: TrialPlan, folder: Path, *, show: ShowStatus) -> TrialOutcome:
 
 
 def run_actors(plan: ActorTrialPlan, folder: Path, *, show: ShowStatus) -> ActorTrialOutcome:
-    """The same of a job of actors, whose names are plain."""
+    """Play a job of actors, whose names are plain, on a cluster of its own."""
     show(None, "starting a Ray cluster of three nodes")
     with watched_machines(folder, show) as machines:
         stage = Stage(machines.ray, show)

@@ -82,7 +82,7 @@ class PageClient:
         return answer.body
 
     def get_json(self, path: str, *, seconds: float, most_bytes: int = MOST_BYTES) -> Any:
-        """The same, decoded. Raises UnreachableError also if the answer is not JSON."""
+        """``get``, decoded. Raises UnreachableError also if the answer is not JSON."""
         body = self.get(path, seconds=seconds, most_bytes=most_bytes)
         try:
             return json.loads(body)

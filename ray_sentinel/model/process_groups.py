@@ -21,7 +21,7 @@ class JobGroups(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     """When the recorders were read; Unix seconds."""
     ranks: int
-    """Of so many the recorders were read."""
+    """Number of ranks whose recorders were read."""
     kinds: tuple[GroupKind, ...] = ()
 
 

@@ -69,7 +69,7 @@ class Interrupts(msgspec.Struct, frozen=True, kw_only=True):
     after: bytes
     """It gets no SIGINT before this appears in its standard output."""
     until: bytes
-    """And none once this appears: then it is ending."""
+    """It gets none once this appears, because it is ending then."""
     seconds: float
     """Until ``after`` appears, and again until it has ended; a program that takes longer is killed.
     """

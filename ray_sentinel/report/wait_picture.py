@@ -107,7 +107,7 @@ def wait_picture(incident: Incident) -> WaitPicture | None:
 def _of_chain(verdict: Verdict, at: float) -> WaitPicture:
     boxes: list[_Pending] = []
     labels: list[str] = []
-    """Of the arrow below each box."""
+    """The label of the arrow below each box."""
     back: tuple[int, str] | None = None
     for link in verdict.chain:
         who = who_and_call(link.start)[0]

@@ -22,7 +22,7 @@ from ray_sentinel.progress.proc.proc_stat import resident_bytes
 COLLECT_SECONDS = 60.0
 """Seconds between two calls of ``step``."""
 WHOLE_TURNS = 60
-"""After so many turns everything is examined."""
+"""Number of turns after which everything is examined."""
 _NEVER = 1 << 30
 """More collections of younger objects than there will be, so that no full one follows them."""
 

@@ -34,7 +34,7 @@ APART = 0.5
 KEPT_ROUNDS = 60
 """Most rounds of stacks that are kept."""
 MOST_EARLIER = 8
-"""Of these that a verdict tells of each process."""
+"""Most of these rounds that a verdict tells of each process."""
 Round = dict[ProcessId, StackFact]
 
 

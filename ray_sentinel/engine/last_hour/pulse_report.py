@@ -101,7 +101,7 @@ class _JobSeen(NamedTuple):
     attempt: int
     pulse: Pulse
     ray_id: str | None
-    """Of a job of Ray, which has no ranks; None for one of ranks."""
+    """Ray's id of a job that has no ranks; None for a job of ranks."""
     ranks: Sequence[Rank]
     living: Sequence[Rank]
     phases: Mapping[ProcessId, tuple[str, float]]

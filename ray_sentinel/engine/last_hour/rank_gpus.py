@@ -19,7 +19,7 @@ from ray_sentinel.model.gpus import GpuQuantity, HostRankGpus, RankGpus
 from ray_sentinel.model.identity import Rank
 
 MOST_GPUS = 4
-"""Of one rank that are told apart."""
+"""Most GPUs of one rank that are told apart."""
 
 
 def gpus_of(rank: Rank, node: NodeTelemetry) -> tuple[tuple[str, ...], bool]:

@@ -37,10 +37,11 @@ LINGER = 30.0
 AT_ONCE = 64
 """Nodes with ranks up to which a round is done at once: 50 ms with eight GPUs each."""
 NODES_A_REPORT = 4
-"""That a round goes on by with each report of a node, so that it takes no longer than a quarter of
-the time in which all nodes report: 3 ms."""
+"""Nodes that a round looks at with each report of a node, so that it takes no longer than a quarter
+of the time in which all nodes report: 3 ms."""
 NODES_A_TICK = 32
-"""The same with a tick, which is all that there is while no agent is heard: 25 ms."""
+"""Nodes that a round looks at with each tick, for while no agent is heard there is nothing else:
+25 ms."""
 
 
 class AlertRound(msgspec.Struct):

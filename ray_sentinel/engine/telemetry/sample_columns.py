@@ -198,8 +198,7 @@ class SampleColumns:
         del self.numbers[: rows * self.width]
 
     def thin(self, begin: int, end: int, every: int) -> None:
-        """Of the rows from ``begin`` to ``end``, keep the first and every one that is ``every``
-        after it."""
+        """Keep one row of ``every`` between ``begin`` and ``end``, beginning with the first."""
         width, kept = self.width, Floats()
         for first in range(begin * width, end * width, every * width or 1):
             kept.extend(self.numbers[first : first + width])
@@ -243,8 +242,8 @@ def _absent(count: int) -> Floats:
 
 
 def _runs(places: Sequence[int | None]) -> Iterator[tuple[int, int, bytes]]:
-    """Of places, those that follow each other: where the bytes of their numbers begin and end in a
-    row, or the bytes of those that have none."""
+    """Places that follow each other, taken together: where the bytes of their numbers begin and end
+    in a row, or the bytes to write for those that have none."""
     begin = 0
     for end in range(1, len(places) + 1):
         first, count = places[begin], end - begin

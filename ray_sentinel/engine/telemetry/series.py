@@ -67,7 +67,7 @@ STREAMS: tuple[StreamName, ...] = ("rules", "history")
 Row = tuple[float, dict[SeriesKey, float]]
 """The values of one node at one moment."""
 HostRow = tuple[float, str, dict[SeriesKey, float]]
-"""The same values, with the node's host."""
+"""A row with the host of its node: (time, host, values)."""
 
 
 def median(values: list[float]) -> float:

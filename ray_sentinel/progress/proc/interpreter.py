@@ -79,7 +79,7 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     cpu_share: float
     """CPU time of all threads together, divided by that time; an upper bound."""
     most_waited_share: float = 0.0
-    """The same including waits that are not over: the kernel reports a wait only when it is."""
+    """``waited_share`` with the waits that are not over, which the kernel does not report yet."""
     fresh: bool = False
     """Whether that time began before enough stamps were missing. On a crowded machine the companion
     may have stamped late by itself, and the process may have lost its CPU since."""

@@ -38,7 +38,7 @@ RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
 """Most bytes of raw dumps from one node (``RAW_NODE_BYTES``), and from all nodes together."""
 MOST_RECORDERS = 2
-"""Of one rank."""
+"""Most recorders of one rank that are read."""
 KEPT_SECONDS = 300.0
 """Seconds for which a dump is kept, so that an agent can answer with its digest alone."""
 

@@ -27,9 +27,9 @@ groups when it starts."""
 MOST_JOBS = 16
 """Most jobs whose groups are kept; the oldest go first."""
 MOST_KINDS = 8
-"""Of one job, those with the most groups first."""
+"""Most kinds of groups of one job; those with the most groups are kept."""
 MOST_NAME = 60
-"""Characters of a kind's name, which its job chose."""
+"""Most characters of a kind's name, which its job chose."""
 UNNAMED = frozenset({"", "undefined"})
 
 
