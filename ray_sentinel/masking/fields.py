@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ray_sentinel import regex as re
+from ray_sentinel.masking.field import PATH, QUOTE, SecretField, is_plain, is_secret, mixes
 from ray_sentinel.masking.formats import Span, looks_random
-from ray_sentinel.masking.names import Strength, strength, word_set
+from ray_sentinel.masking.names import Strength, word_set
 
 _STEM = re.compile(
     r"pass|pwd|token|secret|stringdata|key|cred|auth|cookie|sess|signature|webhook|hook_?ur|jwt|bearer|"
@@ -20,14 +21,6 @@ _STEM = re.compile(
     r"(?:pin|sig|pw|otp|pat|sid|hmac|csrf|xsrf|authority.data|certificate.data)"
     r"[\"'\\=: \]]"
 )
-_NAME = re.compile_anchored(r"[A-Za-z0-9_.-]{1,120}")
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-_OWNER = re.compile(
-    r"(?:^|[^A-Za-z0-9_.-])((?:api|access|secret|private|auth|account)[ \t])$", re.IGNORECASE
-)
-_MOST_NAME = 120
-_QUOTE = r"(?:\\{0,32}(?:[\"'`]|u002[27]|x2[27])|&quot;|&\#34;|&\#39;|&apos;|%22|%27)"
-_CLOSE = re.compile_anchored(_QUOTE)
 _COLOURS = re.compile_anchored(r"(?:(?:\x1b|\\x1b)\[[0-9;]{0,20}m){0,4}")
 _SEPARATOR = re.compile_anchored(
     r"[\])]{0,2}[ \t\x00]{0,40}"
@@ -38,9 +31,6 @@ _TAG = re.compile_anchored(r"[ \t][^<>=]{1,40}=[^<>]{0,200}>")
 _FOLDED = re.compile_anchored(r"[ \t]{0,4}>")
 _GAP = re.compile_anchored(r"\s{1,40}")
 _BLANK = re.compile(r"\s{0,200}")
-_ANNOTATION = re.compile_anchored(r"(?:[A-Za-z_]+\.)?[A-Za-z_]+\[[\w., |\[\]]*")
-_PARAMETER = re.compile(r"(?:str|bytes)(?: \| None)?[,)=\]]")
-_CALL = re.compile_anchored(r"[A-Za-z_]\w*(?:\.\w+)*\(.*")
 _ABOUT = re.compile_anchored(
     r"[ \t]{1,4}(?:for|is|was|provided|entered|given|used|supplied|tried|\([a-z ]{1,20}\))"
     r"[^\n:=]{0,60}(?:://[^\s:]{1,80})?:[ \t]{1,4}"
@@ -49,15 +39,11 @@ _TYPE = re.compile_anchored(
     r"[ \t]{0,8}(?:str|bytes|string|String|Any|SecretStr|(?:Optional|Union)\[[\w., ]{1,60}\]"
     r"|str \| None)[ \t]{0,8}=[ \t]{0,8}"
 )
-_OPEN = re.compile_anchored(rf"([A-Za-z_][A-Za-z0-9_.]{{0,60}}\()?[bBrRuUfF]{{0,2}}({_QUOTE})")
+_OPEN = re.compile_anchored(rf"([A-Za-z_][A-Za-z0-9_.]{{0,60}}\()?[bBrRuUfF]{{0,2}}({QUOTE})")
 _NAMED_VALUE = re.compile_anchored(
-    rf"[\s,]{{0,80}}{_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=][ \t]{{0,8}}", re.IGNORECASE
+    rf"[\s,]{{0,80}}{QUOTE}?value{QUOTE}?[ \t]{{0,8}}[:=][ \t]{{0,8}}", re.IGNORECASE
 )
 _PROSE = re.compile_anchored(r"[ \t]{1,8}(?:(is|was|are|of|set to|were|to|:)[ \t]{1,8})?")
-_LOG_PREFIX = re.compile_anchored(
-    r"[ \t>|*#-]+|\([^()\n]{0,80}\)|\[[^\[\]\n]{0,80}\]:?|[0-9][0-9:.,TZ+/-]{0,40}|[EWIDF]\b"
-    r"|(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|export|set|setenv|declare|env)\b:?"
-)
 """One piece of what loggers, launchers and shells put before a name. Pieces are matched one by one,
 because one expression for all of them would take exponential time."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,80}[=:]")
@@ -72,104 +58,16 @@ _SCHEMES = word_set(
 _HEADERS = word_set(
     "authorization proxy-authorization cookie set-cookie set-cookie2 x-authorization"
 )
-_PLAIN = re.compile_anchored(
-    r"(?:|true|false|none|null|nil|undefined|nan|n/a|yes|no|on|off|\*+\.?|[x\u2022.]{3,}|-+"
-    r"|required|missing|invalid|expired|incorrect|empty|unset|redacted|hidden|str|string|bytes|int"
-    r"|optional|secretstr|not set|unauthori[sz]ed|denied|rejected|absent"
-    r"|<[a-z]{2,9} [^>]{0,80}>|<class|\[redacted\]|\[hidden\]|<redacted>|<hidden>)[.,!:]?",
-    re.IGNORECASE,
-)
-_PROSE_WORDS = word_set(
-    "not must is the a an wrong failed authentication file for from was cannot could please ok "
-    "okay set present found your you use error no"
-)
-_REFERENCE = re.compile_anchored(
-    r"\$\{[^}]{0,80}\}?|\$[A-Z_][A-Z0-9_]*|\$\([^)]{0,80}\)?|\{\{.{0,80}|%\(?[A-Za-z_]{0,40}\)?s"
-    r"|%[A-Z_]{2,40}%|\{[A-Za-z_][A-Za-z0-9_.!:\[\]]{0,60}\}"
-)
-_CODE = re.compile_anchored(
-    r"(?:self|cls|args|config|cfg|conf|opts|options|settings|kwargs|params|hparams|os|request|env)"
-    r"(?:\.[A-Za-z_]|\[).*"
-    r"|(?:[A-Za-z_][\w.]{0,80}\.)?(?:get|getenv|getpass|load|read|fetch|make|create|input|prompt)"
-    r"[\w.]{0,60}\(.*"
-)
-_NUMBER = re.compile_anchored(r"[-+]?[0-9][0-9_,.]*(?:[eE][-+]?[0-9]+)?")
-_MARK = re.compile_anchored(r"<[^<>]{0,40}>|\[[A-Z0-9_ ]{2,30}\]|</?s>|<\|.*")
-_LOWER = re.compile_anchored(r"[a-z]+|[A-Z][a-z]+|[A-Z]{2,12}")
 _ALGORITHMS = word_set("md5 sha1 sha256 sha512 utf8 base64 bcrypt argon2 pbkdf2 ascii")
-_PATH = re.compile_anchored(r"(?:\.{0,2}|~)?/[\w.~+-]+(?:/[\w.~+-]*)+|[\w.-]+(?:/[\w.-]+){2,}")
-_DIGIT = re.compile(r"[0-9]")
 _MOST_VALUE = 1 << 20
 _MOST_BRACKET = 4000
-
-
-class _Field:
-    """A name in the text, and what surrounds it."""
-
-    __slots__ = (
-        "around",
-        "begin",
-        "covered",
-        "end",
-        "first",
-        "flag",
-        "name",
-        "quote",
-        "strength",
-        "text",
-    )
-
-    def __init__(self, text: str, stem: int) -> None:
-        self.text = text
-        begin = stem
-        floor = max(0, stem - _MOST_NAME)
-        while begin > floor and text[begin - 1] in _NAME_CHARACTERS:
-            begin -= 1
-        found = _NAME.match(text, begin)
-        self.end = found.end() if found else stem + 1
-        if begin and text[begin - 1] == "\\" and text[begin] in "nrtu" and begin < stem:
-            begin += 5 if text[begin] == "u" and begin + 5 <= stem else 1
-        if begin >= 3 and text[begin - 1] == "%":
-            begin += 2 if begin + 2 <= stem else 0
-        while self.end > stem + 1 and text[self.end - 1] in ".-":
-            self.end -= 1
-        if (owner := _OWNER.search(text, max(0, begin - 12), begin)) is not None:
-            begin = owner.start(1)
-        raw = text[begin : self.end]
-        name = raw.lstrip("-.")
-        before = text[begin - 1] if begin else " "
-        self.flag = raw.startswith("-") and (before.isspace() or before in "\0\"'`([,=;|&\\")
-        self.begin = begin + len(raw) - len(name)
-        self.name = name.rstrip("_.-")
-        quote = _CLOSE.match(text, self.end)
-        self.quote = quote.group() if quote else ""
-        self.strength = strength(self.name)
-        if self.flag and self.name.lower() in ("pass", "pw", "secret", "token", "pin"):
-            self.strength = Strength.SURE
-        self.first = self._is_first(begin)
-        self.covered = 0
-        """Up to where the brackets behind earlier names have been looked through."""
-        self.around = before if before in "\0\"'`" and begin else ""
-        """The quote, or NUL, right before it: then a header's value may hold spaces."""
-
-    def _is_first(self, begin: int) -> bool:
-        """Whether only indentation, quotes or a logger's prefix precede it on its line."""
-        line = max(self.text.rfind("\n", max(0, begin - 400), begin) + 1, begin - 400, 0)
-        while begin > line and self.text[begin - 1] in "\"'":
-            begin -= 1
-        while line < begin:
-            piece = _LOG_PREFIX.match(self.text, line, begin)
-            if piece is None:
-                return False
-            line = piece.end()
-        return True
 
 
 def fields(text: str, lower: str) -> Iterator[Span]:
     """The values of the names that hold secrets."""
     position = covered = 0
     while (stem := _STEM.search(lower, position)) is not None:
-        field = _Field(text, stem.start())
+        field = SecretField(text, stem.start())
         field.covered = covered
         position = max(field.end, stem.start() + 1)
         if field.strength is Strength.NONE:
@@ -181,7 +79,7 @@ def fields(text: str, lower: str) -> Iterator[Span]:
         covered = field.covered
 
 
-def _values(field: _Field) -> Iterator[Span]:
+def _values(field: SecretField) -> Iterator[Span]:
     text = field.text
     after = field.end + len(field.quote)
     named = _NAMED_VALUE.match(text, after)
@@ -214,7 +112,7 @@ def _behind_colours(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _fits(field: _Field, kind: str, separator: re.Match[str]) -> bool:
+def _fits(field: SecretField, kind: str, separator: re.Match[str]) -> bool:
     text, before = field.text, field.text[field.begin - 1] if field.begin else ""
     if kind == ",":
         pair = field.quote and field.quote != "`" and (field.flag or _opens_pair(field))
@@ -230,26 +128,26 @@ def _fits(field: _Field, kind: str, separator: re.Match[str]) -> bool:
     return not (kind == ":" and text.startswith(":", separator.end()))
 
 
-_STRING_NEXT = re.compile_anchored(rf"\s{{0,40}}[bBrRuUfF]{{0,2}}{_QUOTE}")
+_STRING_NEXT = re.compile_anchored(rf"\s{{0,40}}[bBrRuUfF]{{0,2}}{QUOTE}")
 
 
-def _opens_pair(field: _Field) -> bool:
+def _opens_pair(field: SecretField) -> bool:
     return _opened_by(field) in ("(", "[")
 
 
-def _fills_cell(field: _Field) -> bool:
+def _fills_cell(field: SecretField) -> bool:
     """Whether nothing else is in its cell of a table, or before it on its line."""
     before = field.text[max(0, field.begin - 80) : field.begin].rstrip(" \t\"'`")
     return not before or before[-1] in "|\u2502\n"
 
 
-def _opened_by(field: _Field) -> str:
+def _opened_by(field: SecretField) -> str:
     """The character before the name's quote."""
     start = field.begin - len(field.quote)
     return field.text[max(0, start - 3) : max(0, start)].rstrip("bu")[-1:]
 
 
-def _without_separator(field: _Field, after: int) -> Iterator[Span]:
+def _without_separator(field: SecretField, after: int) -> Iterator[Span]:
     """``--token X``, ``password 'X'``, ``aws configure set aws_secret_access_key X``."""
     text = field.text
     if field.flag:
@@ -261,8 +159,8 @@ def _without_separator(field: _Field, after: int) -> Iterator[Span]:
     if not field.quote and (about := _ABOUT.match(text, after)) is not None:
         end = _word_end(text, about.end())
         value = text[about.end() : end]
-        sure = "pass" in field.name.lower() and _mixes(value)
-        if (sure or looks_random(value, 16)) and not _PATH.fullmatch(value):
+        sure = "pass" in field.name.lower() and mixes(value)
+        if (sure or looks_random(value, 16)) and not PATH.fullmatch(value):
             yield about.end(), end
         return
     prose = _PROSE.match(text, after)
@@ -273,7 +171,7 @@ def _without_separator(field: _Field, after: int) -> Iterator[Span]:
     if opened is not None and not opened.group(1):
         end = _quoted_end(text, opened.end(), opened.group(2))
         value = text[opened.end() : end]
-        if (field.strength is Strength.SURE and not _is_plain(value)) or looks_random(value):
+        if (field.strength is Strength.SURE and not is_plain(value)) or looks_random(value):
             yield opened.end(), end
         return
     end = _word_end(text, at)
@@ -282,9 +180,9 @@ def _without_separator(field: _Field, after: int) -> Iterator[Span]:
         yield at, end
 
 
-def _speaks_of(field: _Field, value: str, *, told: bool) -> bool:
+def _speaks_of(field: SecretField, value: str, *, told: bool) -> bool:
     """Whether a word after a name in a sentence is its value."""
-    if looks_random(value, 16) and not _PATH.fullmatch(value) and "=" not in value[:-2]:
+    if looks_random(value, 16) and not PATH.fullmatch(value) and "=" not in value[:-2]:
         return field.strength >= (Strength.LIKELY if not told else Strength.RANDOM)
     if field.strength < Strength.LIKELY or value.lower() in _ALGORITHMS:
         return False
@@ -296,7 +194,7 @@ def _speaks_of(field: _Field, value: str, *, told: bool) -> bool:
     return told and mixed and len(value) >= 8
 
 
-def _value(field: _Field, at: int, kind: str) -> Iterator[Span]:
+def _value(field: SecretField, at: int, kind: str) -> Iterator[Span]:
     text = field.text
     begin = at
     blank = (_BLANK if field.quote or kind in ", " else _SPACES).match(text, at)
@@ -318,7 +216,7 @@ def _value(field: _Field, at: int, kind: str) -> Iterator[Span]:
         return
     end = _unquoted_end(field, begin, at, kind)
     value = text[at:end]
-    if _is_secret(field, value, kind, quoted=False):
+    if is_secret(field, value, kind, quoted=False):
         yield at, end
 
 
@@ -332,7 +230,7 @@ def _asks(wrapper: str | None) -> bool:
     return wrapper is not None and _ASKS.search(wrapper) is not None
 
 
-def _quoted(field: _Field, opened: re.Match[str], kind: str) -> Iterator[Span]:
+def _quoted(field: SecretField, opened: re.Match[str], kind: str) -> Iterator[Span]:
     text = field.text
     start, quote = opened.end(), opened.group(2)
     end = _quoted_end(text, start, quote)
@@ -345,7 +243,7 @@ def _quoted(field: _Field, opened: re.Match[str], kind: str) -> Iterator[Span]:
         if rest and scheme.lower() in _SCHEMES:
             start += len(scheme) + 1
             value = rest
-    if not _is_secret(field, value, kind, quoted=True):
+    if not is_secret(field, value, kind, quoted=True):
         return
     if kind == "," and not field.flag and value.isalpha() and _opened_by(field) == "[":
         return  # a list of names
@@ -409,7 +307,7 @@ def _quoted_end(text: str, start: int, quote: str) -> int:
 _STRING = re.compile_anchored(r"\\{0,32}[\"']")
 
 
-def _bracketed(field: _Field, at: int) -> Iterator[Span]:
+def _bracketed(field: SecretField, at: int) -> Iterator[Span]:
     """The strings in a list, a tuple or the values of a mapping."""
     text = field.text
     pairs = {"[": "]", "(": ")", "{": "}"}
@@ -439,7 +337,7 @@ def _bracketed(field: _Field, at: int) -> Iterator[Span]:
         value = text[start:end]
         if is_name or not value or (text[at] == "{" and not _is_mapping_value(text, start)):
             continue
-        if looks_random(value) or (holds and not _is_plain(value)):
+        if looks_random(value) or (holds and not is_plain(value)):
             yield start, end
 
 
@@ -450,7 +348,7 @@ def _is_mapping_value(text: str, start: int) -> bool:
     return ":" in text[max(0, start - 12) : start]
 
 
-def _block(field: _Field, at: int) -> Span | None:
+def _block(field: SecretField, at: int) -> Span | None:
     """The lines of a YAML block (``password: |``), or of a value on the line below its name."""
     text = field.text
     head = re.compile_anchored(r"[|>]?[-+0-9]{0,3}[ \t]{0,8}(?:#[^\n]{0,200})?\r?\n").match(
@@ -487,12 +385,12 @@ def _block(field: _Field, at: int) -> Span | None:
 _CHILD = re.compile_anchored(r"([ ]{1,40})[\w.\"'-]{1,80}:[ \t]{1,8}[\"']?([^\n\"']+)")
 
 
-def _children(field: _Field, at: int) -> Iterator[Span]:
+def _children(field: SecretField, at: int) -> Iterator[Span]:
     """The values of a YAML mapping that holds secrets under any name."""
     text = field.text
     position = text.find("\n", at) + 1
     while position > 0 and (child := _CHILD.match(text, position)) is not None:
-        if not _is_plain(child.group(2)):
+        if not is_plain(child.group(2)):
             yield child.span(2)
         position = text.find("\n", position) + 1
 
@@ -503,7 +401,7 @@ def _line_end(text: str, at: int) -> int:
     return end - 1 if end > at and text[end - 1] == "\r" else end
 
 
-def _unquoted_end(field: _Field, begin: int, at: int, kind: str) -> int:
+def _unquoted_end(field: SecretField, begin: int, at: int, kind: str) -> int:
     text = field.text
     name = field.name.lower()
     if kind == ">":
@@ -532,7 +430,7 @@ def _unquoted_end(field: _Field, begin: int, at: int, kind: str) -> int:
     return end
 
 
-def _header_end(field: _Field, at: int) -> int:
+def _header_end(field: SecretField, at: int) -> int:
     """Where a header's value ends: with the line, or at the quote that encloses the whole
     header."""
     text = field.text
@@ -617,83 +515,3 @@ def _without_closers(text: str, at: int, end: int) -> int:
         count[closing] -= 1
         end -= 1
     return end
-
-
-def _is_plain(value: str) -> bool:
-    return _PLAIN.fullmatch(value.strip()) is not None
-
-
-def _is_secret(field: _Field, value: str, kind: str, *, quoted: bool) -> bool:
-    """Whether a value really is the secret that its name announces."""
-    level = field.strength
-    head = field.name.lower()
-    if _is_plain(value) or _REFERENCE.fullmatch(value):
-        return False
-    if not quoted and _is_code(field, value, head):
-        return False
-    if not quoted and kind == ":" and not field.first and field.quote == "":
-        if value.lower() in _PROSE_WORDS:
-            return False
-        if _LOWER.fullmatch(value.rstrip(".,!")) and head in ("token", "secret", "cookie"):
-            return False
-    if head.endswith(("pin", "otp", "totp")):
-        digits = value.strip()
-        return (digits.isdigit() and 4 <= len(digits) <= 12) or looks_random(value)
-    if head in ("pwd", "oldpwd") and value.startswith("/"):
-        return False
-    if "hook" in head and level is Strength.LIKELY:
-        return "://" in value and not value.endswith("/...")
-    if head.endswith(("pass", "pw")) and level is Strength.RANDOM:
-        return looks_random(value) or (_mixes(value) and (kind in "= ," or quoted))
-    if level is Strength.RANDOM:
-        return looks_random(value) and not _PATH.fullmatch(value)
-    if level is Strength.LIKELY:
-        return _is_likely(field, value, kind)
-    return not ("pass" not in head and _PATH.fullmatch(value) and not looks_random(value, 20))
-
-
-def _is_code(field: _Field, value: str, head: str) -> bool:
-    if (
-        _CODE.match(value)
-        or _PARAMETER.match(value)
-        or _ANNOTATION.fullmatch(value)
-        or _names_itself(value, head)
-    ):
-        return True
-    call = _CALL.match(value)
-    return call is not None and (field.strength < Strength.SURE or "." in value.partition("(")[0])
-
-
-def _is_likely(field: _Field, value: str, kind: str) -> bool:
-    if _MARK.fullmatch(value) or _PATH.fullmatch(value):
-        return False
-    if _NUMBER.fullmatch(value) or (value.count(" ") >= 2 and not _DIGIT.search(value)):
-        return False
-    if field.name.lower() == "secret" and (kind == "=" or field.quote or field.first):
-        return True
-    word = value.strip(" .,!?\u2581\u0120#")
-    if len(word) < 4 or not any(c.isalnum() for c in word):
-        return False
-    if _LOWER.fullmatch(word):
-        return field.first or field.flag or len(word) >= 12
-    return len(word) >= 6 or field.flag
-
-
-def _mixes(value: str) -> bool:
-    return (
-        len(value) >= 4
-        and " " not in value
-        and any(c.isdigit() for c in value)
-        and any(c.isalpha() for c in value)
-    )
-
-
-def _names_itself(value: str, head: str) -> bool:
-    """Whether the value is code that names itself: ``token=hf_token``, ``api_key=args.api_key``."""
-    word = value.rstrip(",):")
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{2,80}", word) or any(c.isdigit() for c in word):
-        return False
-    last = word.rsplit(".", 1)[-1]
-    return ("_" in last or "." in word or last.lower() == head.rsplit(".", 1)[-1]) and strength(
-        last
-    ) > 0
