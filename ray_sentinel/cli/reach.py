@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ray_sentinel.errors import UsageError
+from ray_sentinel.model.status import NodeStatus, Unwatched
 
 T = TypeVar("T")
 
@@ -26,6 +27,21 @@ class Asked(Protocol):
 
     def renew(self) -> None:
         """Find the coordinator again: another one may be in its place. Raises UnreachableError."""
+
+
+N = TypeVar("N", NodeStatus, NodeStatus | Unwatched)
+
+
+def nodes_named(nodes: Iterable[N], name: str) -> list[N]:
+    """The nodes that a user means by ``name``: a host, an address or an id, or else the beginning
+    of an id (at least 4 characters)."""
+    known = list(nodes)
+    exact = [
+        node
+        for node in known
+        if name in (node.host, node.id) or (isinstance(node, NodeStatus) and name == node.address)
+    ]
+    return exact or [node for node in known if len(name) >= 4 and node.id.startswith(name)]
 
 
 class CoordinatorConnection:

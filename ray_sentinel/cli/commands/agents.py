@@ -14,7 +14,7 @@ import time
 from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.cli.options import add_common, amount
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.reach import CoordinatorConnection, coordinator
+from ray_sentinel.cli.reach import CoordinatorConnection, coordinator, nodes_named
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 
@@ -59,13 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _choose(status: Status, name: str) -> NodeStatus | Unwatched:
     nodes: list[NodeStatus | Unwatched] = [*status.nodes, *status.unwatched]
-    exact = [
-        node
-        for node in nodes
-        if name in (node.host, node.id) or (isinstance(node, NodeStatus) and name == node.address)
-    ]
-    chosen = exact or [node for node in nodes if len(name) >= 4 and node.id.startswith(name)]
-    unique = {node.id: node for node in chosen}
+    unique = {node.id: node for node in nodes_named(nodes, name)}
     if len(unique) == 1:
         return next(iter(unique.values()))
     known = ", ".join(sorted({node.host for node in nodes})) or "none"

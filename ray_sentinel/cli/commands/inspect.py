@@ -14,6 +14,7 @@ import argparse
 
 from ray_sentinel.cli.options import add_common
 from ray_sentinel.cli.output import print_json, text_printer
+from ray_sentinel.cli.reach import coordinator, nodes_named
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence.node.judge import grave_lines
 from ray_sentinel.model.health import NodeView
@@ -50,7 +51,6 @@ def _here() -> NodeView:
 
 def _remote(address: str, name: str) -> NodeView:
     from ray_sentinel.actors.coordinator.survey import inspect
-    from ray_sentinel.cli.reach import coordinator
 
     with coordinator(address) as found:
         node = choose(found.ask("status", Status), name)
@@ -59,9 +59,7 @@ def _remote(address: str, name: str) -> NodeView:
 
 def choose(status: Status, name: str) -> NodeStatus:
     """The watched node that ``name`` means. Raises UsageError with the nodes that there are."""
-    exact = [node for node in status.nodes if name in (node.host, node.id, node.address)]
-    starting = [node for node in status.nodes if len(name) >= 4 and node.id.startswith(name)]
-    chosen = exact or starting
+    chosen = nodes_named(status.nodes, name)
     if len(chosen) == 1:
         return chosen[0]
     known = ", ".join(sorted(node.host for node in status.nodes)) or "none"
