@@ -19,7 +19,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.actors.deployment import cluster, deploy
 from ray_sentinel.actors.names import NAMESPACE, agent_name
-from ray_sentinel.actors.ray_api import client_of, session_logs
+from ray_sentinel.actors.ray_api import client_of, last_line, session_logs
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
 from ray_sentinel.evidence.node.ray_status import read_status
@@ -113,8 +113,7 @@ def _ask(ray: Any, wanted: Mapping[str, str]) -> tuple[tuple[NodeView, ...], lis
         try:
             views.append(msgspec.msgpack.decode(ray.get(ref), type=NodeView))
         except (ray.exceptions.RayError, AttributeError, msgspec.DecodeError) as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            unseen.append(f"{asked[ref]} could not be looked at: {lines[-1]}")
+            unseen.append(f"{asked[ref]} could not be looked at: {last_line(error)}")
     return tuple(sorted(views, key=lambda view: view.host)), unseen
 
 

@@ -17,6 +17,7 @@ from ray_sentinel.actors.coordinator.ray.calls import unfinished_calls
 from ray_sentinel.actors.hosts import RayNode, ray_nodes
 from ray_sentinel.actors.messages import Connections, Sampled, pack, unpack
 from ray_sentinel.actors.names import NAMESPACE, agent_name
+from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import LookedAt, RayCalls, RayLook, of_job
@@ -242,6 +243,5 @@ def _answers(
         try:
             found[asked.nodes[ref]] = unpack(ray.get(ref), kind)
         except (ray.exceptions.RayError, msgspec.DecodeError) as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            problems.append(f"node {asked.nodes[ref][:8]}: no stacks: {lines[-1]}")
+            problems.append(f"node {asked.nodes[ref][:8]}: no stacks: {last_line(error)}")
     return found, problems
