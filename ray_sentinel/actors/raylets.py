@@ -60,9 +60,9 @@ CLOSE_SECONDS = 5.0
 """
 
 
-def end_with_raylet(close: Callable[[], object]) -> Loop | None:
+def end_with_raylet(close: Callable[[], object], seconds: float = CLOSE_SECONDS) -> Loop | None:
     """End this process, and all that it started, once its raylet has ended; ``close`` is called
-    first and has ``CLOSE_SECONDS``. None if this process descends from no raylet."""
+    first and has this many ``seconds``. None if this process descends from no raylet."""
     raylet = raylet_above(os.getpid())
     start = _start_of(raylet)
     if start is None:
@@ -70,7 +70,7 @@ def end_with_raylet(close: Callable[[], object]) -> Loop | None:
 
     def check() -> None:
         if _start_of(raylet) != start:
-            _end(f"the raylet (pid {raylet}) has ended: this process ends too", close)
+            _end(f"the raylet (pid {raylet}) has ended: this process ends too", close, seconds)
 
     return Loop(CHECK_SECONDS, check, name="ray-sentinel-raylet")
 
@@ -85,7 +85,7 @@ def _start_of(pid: int) -> int | None:
     return None if stat.state in "ZX" else stat.start
 
 
-def _end(why: str, close: Callable[[], object]) -> None:
+def _end(why: str, close: Callable[[], object], seconds: float) -> None:
     def last() -> None:
         log.warning("%s", why)
         try:
@@ -95,7 +95,7 @@ def _end(why: str, close: Callable[[], object]) -> None:
 
     closing = threading.Thread(target=last, name="ray-sentinel-closing", daemon=True)
     closing.start()
-    closing.join(CLOSE_SECONDS)
+    closing.join(seconds)
     process.end_all()
     os._exit(1)
 
