@@ -34,6 +34,11 @@ _CONTAINER = re.compile(
     r"^(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_[a-z0-9.-]{1,253}_[a-z0-9.-]{1,253}-[0-9a-f]{64}\.log$"
 )
 """A link in ``/var/log/containers``: pod, namespace, container and the container's id."""
+_MACHINE = re.compile(
+    r"^(?:(?:dmesg|kern|kernel|journal)[-_.](?:(?P<address>\d{1,3}(?:\.\d{1,3}){3})(?:[-_.]|$)|(?P<host>[A-Za-z][\w-]*\d[\w-]*))"
+    r"|(?P<before>[A-Za-z][\w-]*\d[\w-]*)[-_.]dmesg(?:[-_.]|$))"
+)
+"""A kernel log that is named after its machine."""
 _IP = re.compile_anchored(r"^(?:ip-)?\d{1,3}([.-])\d{1,3}\1\d{1,3}\1\d{1,3}$")
 _HOST = re.compile(r"^[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*$")
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -46,6 +51,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
     (r"^(?:dashboard|agent-|log_monitor|runtime_env|ray_client|old|debug_state)", "ray"),
     (r"^ray-train-", "worker"),
     (r"^(?:dmesg|kern\.log|kernel|journal|syslog|messages|kmsg)", "kernel"),
+    (r"^[\w.-]{1,200}[-_.]dmesg(?:\.\w{1,8})*$", "kernel"),
     (r"^(?:nccl|rccl)", "nccl"),
     (r"^slurm", "slurm"),
     (r"^(?:prometheus|metrics_exporter|tensorboard)", "agent"),
@@ -103,11 +109,10 @@ def file_origin(path: PurePath, parts: tuple[str, ...]) -> Origin:
             return Origin(rank=int(match["rank"]), host=host, ip=ip)
     if match := _NCCL.match(name):
         return Origin(pid=int(match["pid"]), host=match["host"] or host, ip=ip)
-    kernel_host = re.match(
-        r"(?:dmesg|kern|kernel|journal)[-_.](?P<host>[A-Za-z][\w-]*\d[\w-]*)", name
-    )
-    if kernel_host and not host:
-        host = kernel_host["host"]
+    machine = _MACHINE.match(name)
+    if machine and not host:
+        host = machine["address"] or machine["host"] or machine["before"]
+        ip = machine["address"] or ""
     return Origin(host=host, ip=ip) if host else NOBODY
 
 

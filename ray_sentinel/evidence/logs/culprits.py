@@ -51,6 +51,11 @@ _LAST_WORDS = 4096
 """Most bytes that a process prints after the error that ended it."""
 _AT_ONCE = 10.0
 """Most seconds between the kernel's record of a kill and a launcher's of that process's end."""
+_OF_THE_PROGRAM = frozenset(
+    {"python-exception", "config", "missing-env", "xla-compile", "checkpoint-load", "data-loading"}
+)
+"""Classes of errors that a program or its settings have on each rank alike."""
+_DIGITS = re.compile(r"\d")
 _ABORTS = frozenset({"heap-corruption"})
 """Signatures of lines after which the process that printed them aborts."""
 _MOST_LOCAL = 64
@@ -90,6 +95,8 @@ def name_culprits(
         origin = _of_the_machine(origin, cause, hits, processes, files)
     if _empty(origin):
         return _lagging(hits, files, processes, world) if kind in _ENDED else ()
+    if _raised_by_all(cause, hits, files, world):
+        return ()
     return (_culprit(origin, processes, _reason(cause)),)
 
 
@@ -113,6 +120,30 @@ def behind_timeout(
         and _rank(hit.origin.filled(files[hit.file].file.origin), processes) in awaited
     ]
     return own[-1] if own else None
+
+
+def _raised_by_all(
+    cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
+) -> bool:
+    """Whether all ranks of the job raised the same exception at once: it is the program's or its
+    settings', and the rank that printed first is no more to blame than the others."""
+    if cause.signature.kind not in _OF_THE_PROGRAM:
+        return False
+    alike = [hit for hit in hits if _error_in(hit) == _error_in(cause)]
+    times = [hit.time for hit in alike if hit.own_time and hit.time is not None]
+    if times and max(times) - min(times) > _AT_ONCE:
+        return False
+    raised = {hit.origin.filled(files[hit.file].file.origin).rank for hit in alike} - {None}
+    seen = {hit.origin.filled(files[hit.file].file.origin).rank for hit in hits}
+    seen |= {step.rank for facts in files for step in facts.steps}
+    every = set(range(world if world is not None else len(seen - {None})))
+    return len(raised) > 1 and raised >= every | (seen - {None})
+
+
+def _error_in(hit: Hit) -> str:
+    """What the line says apart from its numbers, which differ between ranks."""
+    raised = hit.exception
+    return _DIGITS.sub("", f"{raised.kind}: {raised.message}" if raised else hit.text)
 
 
 def _of_the_machine(

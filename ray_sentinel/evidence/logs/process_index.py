@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.errors.launchers import is_of_srun, is_of_torchrun
 from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 
@@ -20,6 +21,8 @@ class ProcessIndex:
         self._by_local: dict[int, list[Origin]] = {}
         ranks = {h.origin.rank for f in files for h in f.hits} - {None}
         self._several = len(ranks) > 1
+        # Where torchrun starts the ranks, srun's tasks are launchers.
+        srun = not any(is_of_torchrun(hit) for facts in files for hit in facts.hits)
         for facts in files:
             for origin in facts.processes:
                 self._learn(origin.filled(facts.file.origin))
@@ -30,6 +33,8 @@ class ProcessIndex:
                     self._learn(hit.origin)
                 if hit.groups.get("pid") and hit.signature.accuses == "named":
                     self._learn(named_by(hit))
+                elif srun and is_of_srun(hit) and hit.groups.get("rank", "").isdigit():
+                    self._learn(Origin(rank=int(hit.groups["rank"]), host=hit.groups["host"]))
         ranked = (known for same in self._by_local.values() for known in same)
         apart = any(known.rank != known.local_rank for known in ranked)
         self.one_node = not apart and _one_node(files)

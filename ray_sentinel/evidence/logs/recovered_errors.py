@@ -30,23 +30,37 @@ def split_survived(
     past: list[Hit] = []
     fatal: list[Hit] = []
     lasting: list[Hit] = []
+    notices: list[Hit] = []
     for hit in hits:
         if tier(hit.signature.kind) == 0 and not completed:
             lasting.append(hit)
         elif hit.signature.kind == "nan-loss" and not completed:
             (past if _numbers_came_back(hit, files, training) else fatal).append(hit)
         elif steps_after(hit, files, training) >= needed:
-            past.append(hit)
+            (notices if hit.signature.kind == "preempted" else past).append(hit)
         else:
             (lasting if files[hit.file].file.kind == "kernel" else fatal).append(hit)
+    carried_out = [hit for hit in notices if not completed and _announces(hit, fatal)]
+    past += [hit for hit in notices if hit not in carried_out]
     past += _worked_on(fatal, files)
     past += _shut_down(fatal, files)
+    past += _expected_by_tests(fatal, files)
     past += tolerated(fatal, past)
     past += _long_past(lasting, fatal, files, training)
     gone = {id(hit) for hit in past} - {id(hit) for hit in _of_the_failure(past, fatal)}
     return (
         [hit for hit in hits if id(hit) not in gone],
         [hit for hit in hits if id(hit) in gone],
+    )
+
+
+def _announces(notice: Hit, fatal: Sequence[Hit]) -> bool:
+    """Whether a failure followed the notice that a node will be taken back: training goes on for
+    the minutes that the notice gives."""
+    ends = (_latest(hit) for hit in fatal if hit is not notice)
+    began = _latest(notice)
+    return began is not None and any(
+        end is not None and 0.0 <= end - began <= ANYTIME for end in ends
     )
 
 
@@ -108,6 +122,20 @@ def _shut_down(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
                 begun.setdefault(hit.file, hit.offset)
     ends = [hit for hit in hits if hit.signature.id == "engine-process-died"]
     return [hit for hit in ends if hit.offset > begun.get(hit.file, hit.offset)]
+
+
+def _expected_by_tests(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
+    """Errors that a run of tests whose tests all passed had provoked."""
+    found: list[Hit] = []
+    for index, facts in enumerate(files):
+        begun: int | None = None
+        for note in facts.hits:
+            if note.signature.id == "tests-begin":
+                begun = note.offset
+            elif note.signature.id == "tests-passed" and begun is not None:
+                found += [h for h in hits if h.file == index and begun < h.offset < note.offset]
+                begun = None
+    return found
 
 
 def _shows_work(work: Hit, wait: Hit, waits: Sequence[Hit], works: Sequence[Hit]) -> bool:

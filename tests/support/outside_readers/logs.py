@@ -8,6 +8,7 @@ from typing import Any
 from ray_sentinel.diagnose import logtext
 from ray_sentinel.evidence.last_lines import telling_line
 from ray_sentinel.evidence.logs.errors import watchdog
+from ray_sentinel.evidence.logs.errors.event_objects import machine_of
 from ray_sentinel.evidence.logs.errors.exits import read_row, read_table
 from ray_sentinel.evidence.logs.lines import times
 from ray_sentinel.evidence.logs.lines.lines import named_process, parse_line
@@ -126,6 +127,12 @@ LOGS = (
         read=of_text(lambda text: telling_line(text.split("\n")[-200:])),
         words=LOG_WORDS[:6],
         most=64 << 10,
+    ),
+    Reader(
+        name="logs: which machine an event is about",
+        made=printed,
+        read=of_lines(machine_of),
+        words=(LOG_WORDS[5], LOG_WORDS[13], LOG_WORDS[19]),
     ),
     Reader(
         name="logs: whose line it is",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue, SignatureMatch
+from ray_sentinel.evidence.logs.errors.event_objects import described_machine, machine_of
 from ray_sentinel.evidence.logs.errors.exception_classifier import ExceptionClassifier
 from ray_sentinel.evidence.logs.errors.exit_hits import ExitHits
 from ray_sentinel.evidence.logs.errors.exits import TABLE_MARKS
@@ -13,6 +14,7 @@ from ray_sentinel.evidence.logs.errors.hitlist import HitList
 from ray_sentinel.evidence.logs.errors.signatures import Signature
 from ray_sentinel.evidence.logs.errors.watchdog import read_work
 from ray_sentinel.evidence.logs.lines.chunk import BLOCK, MAX_LINE, Chunk, When
+from ray_sentinel.evidence.logs.lines.generated_text import GeneratedText, reported_inside
 from ray_sentinel.evidence.logs.lines.levels import is_quiet
 from ray_sentinel.evidence.logs.lines.lines import (
     NOBODY,
@@ -69,9 +71,10 @@ def _end(text: str, start: int) -> int:
 
 _MOST_PROCESSES = 4096
 _SYSTEM = frozenset({"raylet", "gcs", "ray", "monitor"})
-_SYSTEM_CLASSES = frozenset({"oom-host", "node-fail", "gpu-lost"})
+_SYSTEM_CLASSES = frozenset({"oom-host", "node-fail", "gpu-lost", "preempted"})
 """The only classes that count in files of Ray's own processes, which write of much that is no
 trouble of the job's."""
+_OF_A_MACHINE = frozenset({"node-fail", "preempted"})
 _OF_A_DEVICE = frozenset({"gpu-lost", "illegal-memory-access"})
 _SURE = 84
 """The weight from which a signature counts even on a line that calls itself information."""
@@ -115,6 +118,7 @@ class ErrorScanner:
         self._system = kind in _SYSTEM
         self._shapes = KnownShapes(catalogue, kind)
         self._exceptions = ExceptionClassifier(catalogue, kind)
+        self._generated = GeneratedText()
         self._taken: set[int] = set()
         self.hits = HitList()
         self._exits = ExitHits(out, index, catalogue, self.hits)
@@ -153,6 +157,8 @@ class ErrorScanner:
             return not self._system and self._bare_exception(line, chunk, start)
         if self._is_chatter(found.signature, line):
             return False
+        if self._generated.covers(chunk, start, line, start):
+            return True
         self._keep(found, line, chunk, start)
         if "atchdog" in text or "NCCL work" in text:
             own = line.origin.rank
@@ -178,6 +184,8 @@ class ErrorScanner:
             offsets, lines = self._lines_of(chunk, start, BLOCK)
             block = read_traceback(lines, 0) or block
         self._taken.update(chunk.base + offsets[i] for i in block.lines)
+        if self._is_told_of(chunk, start, offsets[block.lines[-1]]):
+            return True
         if not block.raised:
             # Without frames the text may go on behind the header: line breaks were lost.
             return lines[0].text.rstrip().endswith((HEADER, HEADER + ":"))
@@ -197,6 +205,16 @@ class ErrorScanner:
             exception=what,
         )
         return True
+
+    def _is_told_of(self, chunk: Chunk, start: int, end: int) -> bool:
+        """Whether the traceback from ``start`` to ``end`` is part of a text that the process only
+        printed."""
+        raw = chunk.data[start : start + BLOCK].split(b"\n", 1)[0].decode("utf-8", "replace")
+        line = parse_line(raw)
+        lead, _, after = line.text.partition(HEADER)
+        if after and reported_inside(lead, escaped=_BREAK in after):
+            return True
+        return self._generated.covers(chunk, start, line, end)
 
     @staticmethod
     def _lines_of(chunk: Chunk, start: int, reach: int) -> tuple[list[int], list[ScannedLine]]:
@@ -224,7 +242,7 @@ class ErrorScanner:
 
     def _bare_exception(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
         parsed = logged_exception(line.text)
-        if parsed is None:
+        if parsed is None or self._generated.covers(chunk, start, line, start):
             return False
         kind, message = parsed
         if kind.endswith("Warning"):
@@ -261,6 +279,8 @@ class ErrorScanner:
             groups = {**_device_beside(chunk, start), **groups}
         if groups or found.signature.accuses != "named":
             return groups
+        if found.signature.kind in _OF_A_MACHINE and (machine := _machine_of(chunk, start)):
+            return machine
         own, *after = chunk.lines_from(start, 1 + _ANNOUNCED)
         # If a terminal wrapped the text, a prefix that names no process is only on the first line.
         wrapped = own.origin.pid is None and own.origin.rank is None
@@ -329,6 +349,12 @@ def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
         if len(named) == 1:
             return {"gpu": named.pop()}
     return {}
+
+
+def _machine_of(chunk: Chunk, start: int) -> dict[str, str]:
+    """The machine that the event at ``start`` is about, by itself or by the lines before it."""
+    own = chunk.lines_from(start, 1)[0]
+    return machine_of(own.text) or described_machine(chunk.around(start, _DETAILS_REACH)[::-1])
 
 
 def _details(found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:

@@ -39,10 +39,11 @@ _CHAIN = re.compile(
     r"^(?:During handling of the above exception|The above exception was the direct cause)"
 )
 _LOGGED = re.compile(
-    r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?[ :|-]{1,3})?"
+    r"[EF]\d{4} \d\d:\d\d:\d\d\.\d{1,9}\s{1,8}\d{1,9} [\w./-]{1,120}:\d{1,6}\] "
+    r"|(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?[ :|-]{1,3})?"
     r"(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :|-]{1,3})?"
 )
-"""A logger's time and level before an exception; either may be missing."""
+"""A logger's time and level before an exception, or glog's; of the first either may be missing."""
 _BOX = "│╭╰┌└├─|+"
 _DIGITS = re.compile(r"\d")
 _PATIENCE = 12

@@ -1,0 +1,134 @@
+"""Text that a process prints of what a model wrote, or was asked: whatever it says of errors, none
+of them happened to the process.
+
+Two forms occur. Within one line, the text stands behind its name, or, as a string with escaped line
+breaks, on a line that reports no failure::
+
+    INFO step=7 completion: 'It prints\\nTraceback (most recent call last):\\n  File "main.py" ...'
+
+Over several lines, it stands between marks, as verl's reward managers print it (``[prompt]``,
+``[response]``, ``[ground_truth]``, ``[score]``), or between the tokens of a chat template. Such
+text has marks on both sides: a line with a time or a level of its own in between means that the
+process speaks again, and an exception behind one mark alone may be the process's own.
+"""
+
+from __future__ import annotations
+
+from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.lines.chunk import MAX_LINE, Chunk
+from ray_sentinel.evidence.logs.lines.levels import level
+from ray_sentinel.evidence.logs.lines.lines import Origin, ScannedLine, parse_line
+from ray_sentinel.evidence.logs.training.bare_steps import parse_any_step
+
+_NAMES = (
+    r"(?:prompts?|completions?|responses?|generat(?:ed|ion)s?(?:[ _]text)?|samples?|questions?"
+    r"|(?:model[ _])?(?:outputs?|answers?)|solution(?:[ _](?:str|string))?"
+    r"|(?:first )?rollout(?: sample)?|messages? content)"
+)
+"""What such text is called where it is printed."""
+_FIGURES = (
+    r"(?:ground[ _]truth|scores?|rewards?|label|target|expected|extracted|advantages?|correct)"
+)
+"""What is printed beside it: how it was judged."""
+_NAMED = re.compile(
+    rf"(?i:\[{_NAMES}\]|\b{_NAMES}['\"]? ?[:=])|<\|[a-z_]+\|>|</?(?:think|answer|tool_response)>"
+)
+_MARK = re.compile(
+    rf"(?i:[\s#=*-]*(?:\[(?:{_NAMES}|{_FIGURES})\]|(?:{_NAMES}|{_FIGURES})\s*(?:[:=#*-]|$)))"
+    r"|<\|[a-z_]+\|>|</?(?:think|answer|tool_response)>"
+)
+_MAY_MARK = re.compile(
+    rb"(?i:prompts?|completions?|responses?|generat(?:ed|ions?)(?:[ _]text)?|outputs?|answers?"
+    rb"|str(?:ing)?|solution|rollout|samples?|questions?|content)\s?[]:=#*\n-]"
+    rb"|<\||</?(?:think|answer|tool_response)>"
+)
+"""What every mark that begins such text contains: other text is passed over fast."""
+_SPEAKS = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\[?\d\d:\d\d:\d\d\b|[A-Z][a-z]{2} [ \d]\d \d\d:"
+)
+_FAILED = re.compile(
+    r"(?i:error|exception|failed|failure|crash|abort|fatal|died|kill|unhandled|uncaught|raised)"
+)
+_BREAK = "\\n"
+_REACH = 16_384
+"""Bytes before and after a line among which its marks are looked for."""
+
+
+def reported_inside(lead: str, *, escaped: bool) -> bool:
+    """Whether an error whose text begins behind ``lead``, on one line with it, is only told of in a
+    text that the line contains. ``escaped``: its line breaks are written as ``\\n``.
+
+    >>> reported_inside("step=7 completion: it prints ", escaped=False)
+    True
+    >>> reported_inside("2026-11-01 10:00:02 ERROR step failed: ", escaped=False)
+    False
+    """
+    said = level(lead)
+    if said in ("error", "warning") or not lead.strip():
+        return False
+    named = _NAMED.search(lead)
+    if named is not None:
+        return _FAILED.search(lead[: named.start()]) is None
+    if not escaped or _FAILED.search(lead) is not None:
+        return False
+    return said in ("info", "debug") or _BREAK in lead
+
+
+class GeneratedText:
+    """Finds such text of several lines around the lines of one file, which come in order."""
+
+    def __init__(self) -> None:
+        self._until = 0
+        """Offset in the file up to which marks were looked for."""
+        self._last = -1
+        """Offset of the last place found that may be one."""
+
+    def covers(self, chunk: Chunk, start: int, line: ScannedLine, end: int) -> bool:
+        """Whether the line at ``start``, up to the last line of its block, which begins at ``end``,
+        is within such text."""
+        if _speaks(line) or not self._may_have_begun(chunk, start):
+            return False
+        return _begins(chunk, start, line.origin) and _ends(chunk, end, line.origin)
+
+    def _may_have_begun(self, chunk: Chunk, start: int) -> bool:
+        least, at = max(0, start - _REACH), chunk.base + start
+        if at < self._until:
+            self._until, self._last = 0, -1
+        for found in _MAY_MARK.finditer(chunk.data, max(least, self._until - chunk.base), start):
+            self._last = chunk.base + found.start()
+        self._until = at
+        return self._last >= chunk.base + least
+
+
+def _begins(chunk: Chunk, start: int, origin: Origin) -> bool:
+    """Whether the last line of the same process that is none of the text's is a mark."""
+    least, end = max(0, start - _REACH), start - 1
+    while end > least:
+        begin = chunk.data.rfind(b"\n", 0, end) + 1
+        line = parse_line(chunk.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
+        if line.origin == origin and _MARK.match(line.text):
+            return True
+        if line.origin == origin and _speaks(line):
+            return False
+        end = begin - 1
+    return False
+
+
+def _ends(chunk: Chunk, start: int, origin: Origin) -> bool:
+    """Whether the text ends behind the line at ``start``: by a mark, or by a step of its
+    process."""
+    part = chunk.data[start : start + _REACH].split(b"\n")[1:]
+    for raw in part:
+        line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace"))
+        if line.origin != origin:
+            continue
+        if _MARK.match(line.text) or parse_any_step(line.text) is not None:
+            return True
+        if _speaks(line):
+            return False
+    return False
+
+
+def _speaks(line: ScannedLine) -> bool:
+    """Whether it is the process's own word, a logger's line."""
+    return bool(_SPEAKS.match(line.text)) or bool(level(line.text))

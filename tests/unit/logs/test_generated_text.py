@@ -1,0 +1,112 @@
+# ruff: noqa: E501 - log lines are as long as they are
+"""What a model wrote, and what a test provoked, is no failure of the process that prints it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.model.triage import Triage
+
+
+def triage(tmp_path: Path, **files: str) -> Triage:
+    for name, text in files.items():
+        (tmp_path / f"{name}.log").write_text(text, encoding="utf-8")
+    return triage_path(tmp_path, load_catalogue(), now=0.0)
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/user/solution.py", line 7, in <module>
+    print(solve(int(input())))
+ZeroDivisionError: division by zero
+"""
+STEPS = "".join(
+    f"2026-11-27 10:{i:02d}:00,000 INFO trainer.py:12 -- step {i}/500 loss 1.234 4.2s/step\n"
+    for i in range(1, 40)
+)
+OF_VERL = "".join(
+    f"step:{i} - actor/grad_norm:0.21 - critic/score/mean:0.43 - timing_s/step:61.2\n"
+    for i in range(1, 20)
+)
+SAMPLE = f"[prompt] user\nFix it.\n[response] It prints:\n{TRACEBACK}so guard it.\n[ground_truth] 4\n[score] 0.0\n"
+CHAT = f"<|im_start|>assistant\n<think>It prints\n{TRACEBACK}</think>4<|im_end|>\n"
+ONE_LINE = json.dumps(f"It fails:\n{TRACEBACK}Use try.")
+TIMED_OUT = "".join(
+    f"(WorkerDict pid={51230 + r}, ip=10.0.3.{r}) [rank{r}]:[E1127 10:51:02.123456 ProcessGroupNCCL.cpp:629] [Rank {r}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=881, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.\n"
+    for r in range(1, 8)
+)
+
+
+def of_actor(text: str) -> str:
+    return "".join(f"(TaskRunner pid=48211) {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        of_actor(OF_VERL + SAMPLE),
+        of_actor(OF_VERL + SAMPLE.replace("[score] 0.0\n", "").replace("[ground", "\n[ground")),
+        OF_VERL + CHAT,
+        OF_VERL + f"output: I ran it:\n{TRACEBACK}So it fails.\n" + OF_VERL.splitlines()[-1],
+        STEPS + f"2026-11-27 10:40:00,000 INFO rollout.py:8 -- step=39 completion: {ONE_LINE}\n",
+        STEPS
+        + f'{{"time":"2026-11-27T10:40:00Z","level":"INFO","event":"sample","text":{ONE_LINE}}}\n',
+        STEPS
+        + f"[2026-11-27 10:40:00] rollout.py:312 - First rollout sample: [{ONE_LINE}], label: 4\n",
+    ],
+    ids=["verl", "few marks", "chat", "step after", "info", "json", "list"],
+)
+def test_a_traceback_that_a_model_wrote_is_no_failure(text: str, tmp_path: Path) -> None:
+    answer = triage(tmp_path, job=text)
+    assert (answer.kind, answer.culprits) == ("unknown-death", ())
+
+
+def test_what_ends_the_job_after_such_text_is_the_cause(tmp_path: Path) -> None:
+    answer = triage(tmp_path, job=of_actor(OF_VERL + SAMPLE) + TIMED_OUT)
+    assert (answer.kind, [who.rank for who in answer.culprits]) == ("nccl-timeout", [0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"2026-11-27 10:40:01,113 ERROR train.py:44 -- Training failed: {TRACEBACK}",
+        f"Exception in training loop: {TRACEBACK}",
+        f'{{"time":"2026-11-27T10:40:00Z","level":"ERROR","message":"completion failed","exception":{ONE_LINE}}}\n',
+        f"completion: 4\n{TRACEBACK}",
+        f"completion: 4\n2026-11-27 10:40:01,113 INFO train.py:44 -- saved\n{TRACEBACK}[score] 1.0\n",
+        TRACEBACK,
+    ],
+    ids=["logged", "printed", "json", "nothing after", "spoke in between", "bare"],
+)
+def test_the_processs_own_traceback_is_one(text: str, tmp_path: Path) -> None:
+    answer = triage(tmp_path, job=STEPS + text)
+    assert answer.kind == "python-exception"
+    assert "ZeroDivisionError" in answer.summary
+
+
+SESSION = "============================= test session starts =============================="
+OOM = "E       raised as expected: torch.OutOfMemoryError: CUDA out of memory"
+
+
+def test_errors_that_passed_tests_provoked_are_no_failures(tmp_path: Path) -> None:
+    ended = "============ 212 passed, 3 skipped, 1 warning in 31.20s (0:00:31) ============"
+    answer = triage(tmp_path, tests=f"{SESSION}\n{OOM}\n{ended}\n", job=STEPS)
+    assert answer.kind == "unknown-death"
+
+
+def test_errors_of_failed_tests_stay(tmp_path: Path) -> None:
+    ended = "============ 1 failed, 211 passed in 31.20s ============"
+    answer = triage(tmp_path, tests=f"{SESSION}\n{OOM}\n{ended}\n", job=STEPS)
+    assert answer.kind == "oom-gpu"
+
+
+def test_an_exception_that_glog_reports_is_read(tmp_path: Path) -> None:
+    line = "F1127 10:40:12.140058     140 tpu_driver.cc:88] jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Core halted unexpectedly\n"
+    answer = triage(tmp_path, job=STEPS + line)
+    assert answer.kind == "python-exception"
+    assert answer.exception is not None
+    assert answer.exception.kind.endswith("XlaRuntimeError")
