@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from ray_sentinel import regex as re
 from ray_sentinel.logs.unpacking import READ_ERRORS, open_packed
 
 __all__ = [
@@ -54,9 +55,13 @@ def compression(path: Path) -> str:
     return next((suffix for magic, suffix in _MAGIC if front.startswith(magic)), "")
 
 
+_ZEROS = re.compile(rb"\x00{64,}")
+
+
 def is_binary(front: bytes) -> bool:
-    """Whether the first bytes of a file are not text (UTF-16 counts as binary)."""
-    part = front[:4096]
+    """Whether the first bytes of a file are not text (UTF-16 counts as binary). A block of zero
+    bytes amid text is what a machine that crashed, or a writer on NFS, leaves."""
+    part = _ZEROS.sub(b"", front[:4096])
     return len(part.translate(None, _TEXT)) * 20 > len(part)
 
 

@@ -43,6 +43,7 @@ def split_survived(
     carried_out = [hit for hit in notices if not completed and _announces(hit, fatal)]
     past += [hit for hit in notices if hit not in carried_out]
     past += _worked_on(fatal, files)
+    past += _served_on(fatal, files) if not training.steps else ()
     past += _shut_down(fatal, files)
     past += _expected_by_tests(fatal, files)
     past += tolerated(fatal, past)
@@ -111,6 +112,18 @@ def _worked_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
         if over and sum(hit.repeated for hit in since) < since[0].signature.least:
             over += since
     return over
+
+
+def _served_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> Iterator[Hit]:
+    """Exceptions after which the server, which makes no steps, answered further requests: it failed
+    at one request only."""
+    works = [h for facts in files for h in facts.hits if h.signature.id == "engine-works"]
+    for hit in hits:
+        if hit.exception is None or hit.signature.kind != "python-exception":
+            continue
+        later = [h for h in works if h.file == hit.file and _shows_work(h, hit, hits, works)]
+        if len(later) >= SURVIVED_STEPS:
+            yield hit
 
 
 def _shut_down(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:

@@ -197,12 +197,25 @@ class RasTextReader:
 
 
 def _placed(communicator: Communicator, gone: list[RasProcess]) -> Communicator:
-    """2.24 and 2.25 give the numbers of missing ranks only; with one of each it is clear which
-    process it is."""
+    """2.24 and 2.25 give the numbers of missing ranks only. With one of each it is clear which
+    process it is, and with as many processes of one node, too: launchers number a node's ranks as
+    its GPUs are numbered."""
     mute = [m for m in communicator.members if m.state == "UNRESPONSIVE" and m.place is None]
-    if len(mute) != 1 or len(gone) != 1 or len(gone[0].gpus) > 1:
+    several = any(len(process.gpus) > 1 for process in gone)
+    if not mute or len(mute) != len(gone) or several or len({one.host for one in gone}) > 1:
         return communicator
-    gpu = gone[0].gpus[0] if gone[0].gpus else None
-    found = msgspec.structs.replace(mute[0], host=gone[0].host, pid=gone[0].pid, gpu=gpu)
-    members = tuple(found if member is mute[0] else member for member in communicator.members)
+    if len(gone) > 1 and not all(process.gpus for process in gone):
+        return communicator
+    gone = sorted(gone, key=lambda process: process.gpus)
+    mute.sort(key=lambda member: member.rank)
+    found = {
+        member.rank: msgspec.structs.replace(
+            member,
+            host=process.host,
+            pid=process.pid,
+            gpu=process.gpus[0] if process.gpus else None,
+        )
+        for member, process in zip(mute, gone, strict=True)
+    }
+    members = tuple(found.get(member.rank, member) for member in communicator.members)
     return msgspec.structs.replace(communicator, members=members)

@@ -209,3 +209,27 @@ def test_a_server_that_was_shut_down_ended_well(tmp_path: Path) -> None:
     assert "shut down" in answer.summary
     assert triage(tmp_path, STARTED + SHUT_DOWN + STARTED + rests(9)).kind == "unknown-death"
     assert triage(tmp_path, GOOD + STARTED + SERVES + SHUT_DOWN).kind != "completed"
+
+
+FAILED_REQUEST = """ERROR:    Exception in ASGI application
+Traceback (most recent call last):
+  File "/venv/uvicorn/protocols/http/httptools_impl.py", line 409, in run_asgi
+    result = await app(
+anyio.EndOfStream
+"""
+
+
+def test_a_request_that_failed_ends_no_server_that_answers_on(tmp_path: Path) -> None:
+    served = "".join(speed(minute, 31.0) for minute in range(10))
+    answer = triage(tmp_path, STARTED + served + FAILED_REQUEST + served)
+    assert (answer.kind, answer.culprits) == ("unknown-death", ())
+    assert triage(tmp_path, STARTED + served + FAILED_REQUEST).kind == "python-exception"
+
+
+def test_an_engine_that_failed_is_not_saved_by_another_one_that_works_on(tmp_path: Path) -> None:
+    failed = "".join(
+        f"(EngineCore_DP1 pid=9) ERROR 05-01 10:30:12 [core.py:710] {line}\n"
+        for line in FAILED_REQUEST.splitlines()[1:]
+    )
+    others = "".join(speed(minute, 31.0, engine=0) for minute in range(10))
+    assert triage(tmp_path, STARTED + others + failed + others).kind == "python-exception"

@@ -135,3 +135,22 @@ srun: error: nid001242: task 3: Exited with exit code 1
     answer = triage(tmp_path, {"job.log": steps(15) + text})
     (who,) = answer.culprits
     assert (who.rank, who.node) == (3, "nid001242")
+
+
+def test_a_block_of_zero_bytes_makes_no_binary_file(tmp_path: Path) -> None:
+    oom = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 2 has a total capacity\n"
+    answer = triage(tmp_path, {"job.log": steps(15) + "\0" * 4096 + oom})
+    assert (answer.kind, [who.rank for who in answer.culprits]) == ("oom-gpu", [2])
+
+
+def test_the_rank_that_an_actor_shows_is_named(tmp_path: Path) -> None:
+    text = """Traceback (most recent call last):
+  File "/opt/nemo-rl/examples/run_grpo_math.py", line 216, in <module>
+    main()
+ray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task, ray::lm_policy-0-2:DTensorPolicyWorker.__init__() (pid=2791977, ip=10.65.6.13, actor_id=79f3, repr=DTensorPolicyWorker[rank=2])
+  File "/opt/nemo-rl/nemo_rl/models/policy/dtensor_policy_worker.py", line 201, in __init__
+    self.model = AutoModelForCausalLM.from_config(cfg)
+RuntimeError: The size of tensor a (64) must match the size of tensor b (128)
+"""
+    (who,) = triage(tmp_path, {"job.log": text}).culprits
+    assert (who.rank, who.pid, who.node) == (2, 2791977, "10.65.6.13")

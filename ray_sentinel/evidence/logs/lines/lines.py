@@ -84,6 +84,8 @@ _FIELD = re.compile_anchored(
 )
 """``rank=3`` as a field of the logger: after the time, before the level or the message."""
 _PID_TAIL = re.compile(r"\(pid=(?P<pid>\d+)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?")
+_REPR_TAIL = re.compile(r"repr=[\w.<> ]{1,120}\[rank=(?P<rank>\d{1,7})\]")
+"""The end of what Ray writes of an actor that shows its rank."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +141,10 @@ def is_streamed(line: ScannedLine) -> bool:
 
 
 def strip_escapes(text: str) -> str:
-    """``text`` without terminal escape sequences and without carriage returns at its end."""
+    """``text`` without terminal escape sequences, without zero bytes, which fill holes of files,
+    and without carriage returns at its end."""
+    if "\0" in text:
+        text = text.replace("\0", "")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     return text.rstrip("\r\n")
@@ -255,8 +260,10 @@ def _number(text: str | None) -> int | None:
 
 
 def named_process(text: str) -> Origin:
-    """The process that a message mentions: ``(pid=12, ip=10.0.0.2...``."""
+    """The process that a message mentions: ``(pid=12, ip=10.0.0.2..., repr=Worker[rank=2])``."""
     match = _PID_TAIL.search(text)
     if match is None:
         return NOBODY
-    return Origin(pid=int(match.group("pid")), ip=match.group("ip") or "")
+    shown = _REPR_TAIL.search(text, match.end())
+    rank = int(shown["rank"]) if shown else None
+    return Origin(pid=int(match.group("pid")), ip=match.group("ip") or "", rank=rank)

@@ -214,3 +214,16 @@ def test_two_polls_for_people_show_no_movement_and_say_so() -> None:
     text = (FIXTURES / "healthy_while_hung.txt").read_bytes()
     found = explain({"1.txt": text, "2.txt": text})
     assert any("has no counts" in line for line in found.evidence)
+
+
+def test_numbers_and_processes_of_one_node_are_joined_in_order() -> None:
+    """2.24 and 2.25 give the numbers of missing ranks apart from their processes."""
+    answer = (FIXTURES / "incomplete_2_24.txt").read_text()
+    answer = answer.replace("The missing rank: 21", "The missing ranks: 20,21")
+    one = "Process 3487984 on node 172.16.64.213 managing GPU 5"
+    both = answer.replace(one, f"{one}\n    Process 3487983 on node 172.16.64.213 managing GPU 4")
+    facts = explain({"1": both.encode()})
+    assert {(c.rank, c.pid) for c in facts.culprits} == {(20, 3487983), (21, 3487984)}
+    apart = answer.replace(one, f"{one}\n    Process 3487983 on node 172.16.64.214 managing GPU 4")
+    facts = explain({"1": apart.encode()})
+    assert all(c.rank is None for c in facts.culprits if c.pid is not None)
