@@ -65,6 +65,47 @@ def test_a_traceback_that_a_model_wrote_is_no_failure(text: str, tmp_path: Path)
     assert (answer.kind, answer.culprits) == ("unknown-death", ())
 
 
+BOX = "".join(f"│ {line:60s} │\n" for line in ("ASSISTANT: it prints", *TRACEBACK.splitlines()))
+OPENED = "2026-11-27 10:40:01,113 INFO tool.py:4 -- tool result: <tool_response>\n"
+NEXT = "2026-11-27 10:40:02,113 INFO tool.py:4 -- asked again\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOX + "╰────────╯\n",
+        "| step | completion | reward |\n| 30 | Traceback (most recent call last): ValueError: x | 0.0 |\n",
+        OPENED + TRACEBACK + "</tool_response>\n",
+        "2026-11-27 10:40:01,113 INFO tool.py:4 -- output:\n" + TRACEBACK + NEXT,
+    ],
+    ids=["box", "table", "tag", "logged"],
+)
+def test_a_traceback_that_is_shown_as_a_value_is_no_failure(text: str, tmp_path: Path) -> None:
+    assert triage(tmp_path, job=STEPS + text).kind == "unknown-death"
+
+
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/app/train.py", line 3, in <module>
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/app/train.py", line 9, in step
+    | ZeroDivisionError: division by zero
+    +------------------------------------
+"""
+RICH = """╭───────── Traceback (most recent call last) ─────────╮
+│ /app/train.py:71 in main                            │
+│ ❱ 71 │   │   loss = step(batch)                     │
+╰─────────────────────────────────────────────────────╯
+ZeroDivisionError: division by zero
+"""
+
+
+@pytest.mark.parametrize("text", [GROUP, RICH], ids=["group", "rich"])
+def test_a_traceback_that_is_drawn_is_the_processs_own(text: str, tmp_path: Path) -> None:
+    assert triage(tmp_path, job=STEPS + text).kind == "python-exception"
+
+
 def test_what_ends_the_job_after_such_text_is_the_cause(tmp_path: Path) -> None:
     answer = triage(tmp_path, job=of_actor(OF_VERL + SAMPLE) + TIMED_OUT)
     assert (answer.kind, [who.rank for who in answer.culprits]) == ("nccl-timeout", [0])

@@ -64,9 +64,11 @@ BRIDGE = {
         ("systemevent-17643  compute.instances.preempted  us-central1-a/instances/a3-worker-07  200  DONE  2026-11-27T10:38:55.000-00:00", "a3-worker-07"),
         (json.dumps(AUDIT), "a3-worker-07"),
         (json.dumps(BRIDGE), "i-0c1ffee8a7d21b3f0"),
+        ('{"EventType":"Preempt","ResourceType":"VirtualMachine","Resources":["vmss-gpu_3"],"NotBefore":"Fri, 27 Nov 2026 10:38:52 GMT"}', "vmss-gpu_3"),
+        ('{"status":"FAILED","statusReason":"Host EC2 (instance i-0c1ffee8a7d21b3f0) terminated."}', "i-0c1ffee8a7d21b3f0"),
         ("Node:  gke-a3-pool-1-7f3c-x2lp/10.0.3.7\nStatus:  Failed\nMessage:  Pod was terminated in response to imminent node shutdown.", "gke-a3-pool-1-7f3c-x2lp"),
     ],
-    ids=["aws handler", "karpenter", "karpenter's log", "azure", "priority", "operation", "audit", "eventbridge", "kubelet"],
+    ids=["aws handler", "karpenter", "karpenter's log", "azure", "priority", "operation", "audit", "eventbridge", "azure's service", "batch", "kubelet"],
 )  # fmt: skip
 def test_the_machine_that_an_event_is_about_is_named(event: str, node: str, tmp_path: Path) -> None:
     answer = triage(tmp_path, {"driver.log": steps(137) + PEERS, "events.txt": event + "\n"})
@@ -77,6 +79,15 @@ def test_a_drained_raylet_is_its_node(tmp_path: Path) -> None:
     line = "[2026-11-27 10:38:50,112 I 91 91] (raylet) node_manager.cc:2051: Drain raylet RPC has received. Deadline is 1764240000. Drain reason: DRAIN_NODE_REASON_PREEMPTION. Drain reason message: spot notice\n"
     answer = triage(tmp_path, {"driver.log": steps(137) + PEERS, "10.0.3.7/raylet.out": line})
     assert (answer.kind, [who.node for who in answer.culprits]) == ("preempted", ["10.0.3.7"])
+
+
+def test_a_node_that_rays_autoscaler_lost_is_named(tmp_path: Path) -> None:
+    line = "2026-11-27 10:39:02,110\tINFO autoscaler.py:1471 -- StandardAutoscaler: Terminating the node with id i-0c1f and ip 10.0.3.7. ({0})\n"
+    job = {"driver.log": steps(137) + PEERS}
+    lost = triage(tmp_path, {**job, "monitor.log": line.format("lost contact with raylet")})
+    assert (lost.kind, [who.ip for who in lost.culprits]) == ("node-fail", ["10.0.3.7"])
+    idle = triage(tmp_path, {**job, "monitor.log": line.format("idle")})
+    assert (idle.kind, idle.culprits) == ("nccl-timeout", ())
 
 
 NOTICE = "2026-11-27T10:31:10Z  Warning  SpotInterrupted  node/ip-10-0-9-9.ec2.internal  Spot interruption warning was triggered\n"

@@ -14,7 +14,11 @@ from ray_sentinel.evidence.logs.errors.hitlist import HitList
 from ray_sentinel.evidence.logs.errors.signatures import Signature
 from ray_sentinel.evidence.logs.errors.watchdog import read_work
 from ray_sentinel.evidence.logs.lines.chunk import BLOCK, MAX_LINE, Chunk, When
-from ray_sentinel.evidence.logs.lines.generated_text import GeneratedText, reported_inside
+from ray_sentinel.evidence.logs.lines.generated_text import (
+    GeneratedText,
+    boxed,
+    reported_inside,
+)
 from ray_sentinel.evidence.logs.lines.levels import is_quiet
 from ray_sentinel.evidence.logs.lines.lines import (
     NOBODY,
@@ -176,6 +180,9 @@ class ErrorScanner:
         return not sure and is_quiet(line.text)
 
     def _traceback(self, chunk: Chunk, start: int) -> bool:
+        if HEADER in (head := chunk.lines_from(start, 1)[0]).text and boxed(head.text):
+            self._take_box(chunk, start, head.origin)
+            return True
         offsets, lines = self._lines_of(chunk, start, _NEAR)
         block = read_traceback(lines, 0)
         if block is None:
@@ -205,6 +212,14 @@ class ErrorScanner:
             exception=what,
         )
         return True
+
+    def _take_box(self, chunk: Chunk, start: int, origin: Origin) -> None:
+        """Look at no other line of the box whose line is at ``start``."""
+        offsets, lines = chunk.window(start, _NEAR)
+        for offset, line in zip(offsets, lines, strict=True):
+            if line.origin == origin and not boxed(line.text):
+                return
+            self._taken.add(chunk.base + offset)
 
     def _is_told_of(self, chunk: Chunk, start: int, end: int) -> bool:
         """Whether the traceback from ``start`` to ``end`` is part of a text that the process only

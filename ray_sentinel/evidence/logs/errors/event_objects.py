@@ -15,6 +15,7 @@ _NAME = r"[A-Za-z0-9][\w.-]{0,252}\w"
 _OBJECTS: tuple[re.Pattern[str], ...] = (
     re.compile(rf"\bnode/(?P<host>{_NAME})"),
     re.compile(rf'"?\b[Nn]ode(?:Name)?"?\s?[:=]\s?(?:\{{"name"\s?[:=]\s?)?"(?P<host>{_NAME})"'),
+    re.compile(rf'"Resources"\s?:\s?\[\s?"(?P<host>{_NAME})"'),
     re.compile(rf"\b(?:on|of) node (?P<host>{_NAME})"),
     re.compile(rf"\binstances/(?P<host>{_NAME})"),
     re.compile(r"\b(?P<host>i-[0-9a-f]{8,17})\b"),

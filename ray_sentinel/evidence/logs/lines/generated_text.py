@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines.chunk import MAX_LINE, Chunk
-from ray_sentinel.evidence.logs.lines.levels import level
+from ray_sentinel.evidence.logs.lines.levels import is_quiet, level
 from ray_sentinel.evidence.logs.lines.lines import Origin, ScannedLine, parse_line
 from ray_sentinel.evidence.logs.training.bare_steps import parse_any_step
 
@@ -37,6 +37,10 @@ _MARK = re.compile(
     rf"(?i:[\s#=*-]*(?:\[(?:{_NAMES}|{_FIGURES})\]|(?:{_NAMES}|{_FIGURES})\s*(?:[:=#*-]|$)))"
     r"|<\|[a-z_]+\|>|</?(?:think|answer|tool_response)>"
 )
+_OPENS = re.compile(
+    rf"(?i:\[{_NAMES}\]|\b{_NAMES}['\"]? ?[:=])\s*$|<(?:think|answer|tool_response)>\s*$"
+)
+"""The end of a logger's line after which such text begins."""
 _MAY_MARK = re.compile(
     rb"(?i:prompts?|completions?|responses?|generat(?:ed|ions?)(?:[ _]text)?|outputs?|answers?"
     rb"|str(?:ing)?|solution|rollout|samples?|questions?|content)\s?[]:=#*\n-]"
@@ -49,6 +53,7 @@ _SPEAKS = re.compile(
 _FAILED = re.compile(
     r"(?i:error|exception|failed|failure|crash|abort|fatal|died|kill|unhandled|uncaught|raised)"
 )
+_BORDERS = "│┃|"
 _BREAK = "\\n"
 _REACH = 16_384
 """Bytes before and after a line among which its marks are looked for."""
@@ -74,6 +79,20 @@ def reported_inside(lead: str, *, escaped: bool) -> bool:
     return said in ("info", "debug") or _BREAK in lead
 
 
+def boxed(text: str) -> bool:
+    """Whether the line is within a box or a table, which has a border on both sides: what stands
+    there is a value that is shown. (The groups of exceptions that Python prints have one on the
+    left side only, and the box that rich draws around a traceback has the header in its border.)
+
+    >>> boxed("| 30 | Traceback (most recent call last): ... | 0.0 |")
+    True
+    """
+    shown = text.strip()
+    if len(shown) < 3 or "\u2500" in shown:
+        return False
+    return shown[0] in _BORDERS and shown[-1] in _BORDERS
+
+
 class GeneratedText:
     """Finds such text of several lines around the lines of one file, which come in order."""
 
@@ -88,7 +107,8 @@ class GeneratedText:
         is within such text."""
         if _speaks(line) or not self._may_have_begun(chunk, start):
             return False
-        return _begins(chunk, start, line.origin) and _ends(chunk, end, line.origin)
+        begun = _beginning(chunk, start, line.origin)
+        return begun is not None and _ends(chunk, end, line.origin, logged=_speaks(begun))
 
     def _may_have_begun(self, chunk: Chunk, start: int) -> bool:
         least, at = max(0, start - _REACH), chunk.base + start
@@ -100,23 +120,23 @@ class GeneratedText:
         return self._last >= chunk.base + least
 
 
-def _begins(chunk: Chunk, start: int, origin: Origin) -> bool:
-    """Whether the last line of the same process that is none of the text's is a mark."""
+def _beginning(chunk: Chunk, start: int, origin: Origin) -> ScannedLine | None:
+    """The last line of the same process that is none of the text's, if the text begins with it."""
     least, end = max(0, start - _REACH), start - 1
     while end > least:
         begin = chunk.data.rfind(b"\n", 0, end) + 1
         line = parse_line(chunk.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
         if line.origin == origin and _MARK.match(line.text):
-            return True
+            return line
         if line.origin == origin and _speaks(line):
-            return False
+            return line if _OPENS.search(line.text) else None
         end = begin - 1
-    return False
+    return None
 
 
-def _ends(chunk: Chunk, start: int, origin: Origin) -> bool:
-    """Whether the text ends behind the line at ``start``: by a mark, or by a step of its
-    process."""
+def _ends(chunk: Chunk, start: int, origin: Origin, *, logged: bool) -> bool:
+    """Whether the text ends behind the line at ``start``: by a mark, by a step of its process, or,
+    where a logger printed it, by that logger's next message."""
     part = chunk.data[start : start + _REACH].split(b"\n")[1:]
     for raw in part:
         line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace"))
@@ -125,7 +145,7 @@ def _ends(chunk: Chunk, start: int, origin: Origin) -> bool:
         if _MARK.match(line.text) or parse_any_step(line.text) is not None:
             return True
         if _speaks(line):
-            return False
+            return logged and is_quiet(line.text)
     return False
 
 

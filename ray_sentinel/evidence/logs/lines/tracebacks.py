@@ -5,7 +5,9 @@ one block, in the order it happened: the first exception is where it began. Ray 
 traceback into ``RayTaskError(ValueError): ray::f() (pid=12, ip=10.0.0.2)`` and prints the remote
 frames and the remote exception after it: that one is the cause, and the process in the parentheses
 raised it. Of an actor whose constructor failed it says ``The actor died because of an error raised
-in its creation task, ray::A.__init__() (pid=12, ip=10.0.0.2)`` before these.
+in its creation task, ray::A.__init__() (pid=12, ip=10.0.0.2)`` before these. Of a group of
+exceptions (``asyncio.TaskGroup``), whose members Python draws behind a border, the first member
+that says something is read; the group only transports it.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ _LOGGED = re.compile(
     r"(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :|-]{1,3})?"
 )
 """A logger's time and level before an exception, or glog's; of the first either may be missing."""
+_GROUP = re.compile(r"\s*\+ Exception Group $")
+"""What stands before the header of an exception group, behind a logger's front."""
+_BORDER = re.compile(r"\s*\|(?: |$)")
+_MEMBER = re.compile(r"\s*(?:\+-)?\+-{3,}(?: (?:\d+|\.\.\.) -{3,})?$")
+"""The line before each exception of a group, and after the last."""
 _BOX = "│╭╰┌└├─|+"
 _DIGITS = re.compile(r"\d")
 _PATIENCE = 12
@@ -160,6 +167,10 @@ class _Reader:
     """Takes a block's lines one by one."""
 
     def __init__(self, lead: str, origin: Origin) -> None:
+        group = _GROUP.search(lead)
+        self.of_group = group is not None
+        if group is not None:
+            lead = lead[: group.start()]
         self.lead = lead if lead.strip() else ""
         self.shape = _DIGITS.sub("0", self.lead)
         self.indent = len(lead) - len(lead.lstrip()) if not self.lead else 0
@@ -174,6 +185,12 @@ class _Reader:
     def feed(self, text: str, index: int) -> str:
         """ "take": the line belongs to the block; "skip": perhaps not, but it may go on; "end"."""
         body = self._body(text)
+        if self.of_group:
+            if _MEMBER.match(body):
+                self.chained, self.idle = True, 0
+                return "take"
+            border = _BORDER.match(body)
+            body = body[border.end() :] if border else body
         if _CHAIN.match(body) or (HEADER in body and (self.open or self.chained)):
             self.open, self.frames, self.idle, self.chained = True, [], 0, True
             return "take"
@@ -260,4 +277,6 @@ def is_wrapper(kind: str) -> bool:
         "RemoteTraceback",
         "_RemoteTraceback",
         "CalledProcessError",
+        "ExceptionGroup",
+        "BaseExceptionGroup",
     }

@@ -175,3 +175,31 @@ def test_an_exception_that_a_logger_wrote(front: str) -> None:
 @pytest.mark.parametrize("front", ["INFO ", "2026-11-01 10:00:02 WARNING ", "retrying after "])
 def test_an_exception_that_was_no_error(front: str) -> None:
     assert logged_exception(f"{front}ValueError: boom") is None
+
+
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/app/rl.py", line 3, in <module>
+  |     asyncio.run(main())
+  | ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/app/rl.py", line 9, in rollout
+    | ValueError: bad reward
+    +---------------- 2 ----------------
+    | Traceback (most recent call last):
+    |   File "/app/rl.py", line 19, in rollout
+    | asyncio.exceptions.CancelledError
+    +------------------------------------
+"""
+
+
+@pytest.mark.parametrize("front", ["", "ERROR 11-27 10:30:12 [core.py:710] "])
+def test_the_members_of_an_exception_group_are_read(front: str) -> None:
+    block = read("".join(f"{front}{line}\n" for line in GROUP.splitlines()))
+    assert [raised.kind for raised in block.raised] == [
+        "ExceptionGroup",
+        "ValueError",
+        "asyncio.exceptions.CancelledError",
+    ]
+    told = next(first_cause(block))
+    assert (told.kind, told.frame) == ("ValueError", "/app/rl.py:9 rollout")
