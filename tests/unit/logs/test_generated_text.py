@@ -84,6 +84,33 @@ def test_a_traceback_that_is_shown_as_a_value_is_no_failure(text: str, tmp_path:
     assert triage(tmp_path, job=STEPS + text).kind == "unknown-death"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "completion: torch.OutOfMemoryError: CUDA out of memory means that the batch is large\n",
+        '{"step": 30, "prompt": "NCCL watchdog timeout?", "completion": "Watchdog caught collective operation timeout means that a rank hangs"}\n',
+        "[response] The story:\nKilled\nwas the king.\n[score] 0\n",
+        "answer: use except KeyboardInterrupt\n[score] 0\n",
+    ],
+    ids=["named", "json", "between marks", "its first line"],
+)
+def test_an_error_in_the_words_of_a_model_is_no_failure(text: str, tmp_path: Path) -> None:
+    assert triage(tmp_path, job=STEPS + text).kind == "unknown-death"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"event": "torch.OutOfMemoryError: CUDA out of memory", "prompt": "Hello"}\n',
+        "ERROR: completion: torch.OutOfMemoryError: CUDA out of memory\n",
+        "output: torch.OutOfMemoryError: CUDA out of memory\n",
+    ],
+    ids=["before the field", "an error", "a program's output"],
+)
+def test_the_processs_own_error_beside_such_text_counts(text: str, tmp_path: Path) -> None:
+    assert triage(tmp_path, job=STEPS + text).kind == "oom-gpu"
+
+
 GROUP = """  + Exception Group Traceback (most recent call last):
   |   File "/app/train.py", line 3, in <module>
   | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)

@@ -17,6 +17,7 @@ from ray_sentinel.evidence.logs.lines.chunk import BLOCK, MAX_LINE, Chunk, When
 from ray_sentinel.evidence.logs.lines.generated_text import (
     GeneratedText,
     boxed,
+    own_words,
     reported_inside,
 )
 from ray_sentinel.evidence.logs.lines.levels import is_quiet
@@ -161,7 +162,10 @@ class ErrorScanner:
             return not self._system and self._bare_exception(line, chunk, start)
         if self._is_chatter(found.signature, line):
             return False
-        if self._generated.covers(chunk, start, line, start):
+        own = own_words(text)
+        if own != text and self._catalogue.search(own, self._out.file.kind) is None:
+            return True
+        if found.signature.role != "note" and self._generated.covers(chunk, start, line, start):
             return True
         self._keep(found, line, chunk, start)
         if "atchdog" in text or "NCCL work" in text:

@@ -26,6 +26,13 @@ _NAMES = (
     r"|(?:first )?rollout(?: sample)?|messages? content)"
 )
 """What such text is called where it is printed."""
+_SURELY = re.compile(
+    r"(?i:[\s#=*-]{0,40}\[?"
+    r"(?:prompts?|completions?|generations?|generated[ _]text|solution[ _]str)\]? ?[:=])"
+)
+"""The beginning of a line whose rest can only be such text: an output or an answer may be a
+program's."""
+_SURE_FIELD = re.compile(r'"(?:prompt|completion|generation|generated_text|solution_str)" ?: ?"')
 _FIGURES = (
     r"(?:ground[ _]truth|scores?|rewards?|label|target|expected|extracted|advantages?|correct)"
 )
@@ -93,6 +100,18 @@ def boxed(text: str) -> bool:
     return shown[0] in _BORDERS and shown[-1] in _BORDERS
 
 
+def own_words(text: str) -> str:
+    """What a line says itself before it quotes such text: all of it where it quotes none.
+
+    >>> own_words('{"step": 3, "completion": "CUDA out of memory means ..."}')
+    '{"step": 3, "completion": "'
+    """
+    found = _SURE_FIELD.search(text) if text[:1] == "{" else _SURELY.match(text)
+    if found is None or level(text) in ("error", "warning"):
+        return text
+    return text[: found.end()]
+
+
 class GeneratedText:
     """Finds such text of several lines around the lines of one file, which come in order."""
 
@@ -105,7 +124,11 @@ class GeneratedText:
     def covers(self, chunk: Chunk, start: int, line: ScannedLine, end: int) -> bool:
         """Whether the line at ``start``, up to the last line of its block, which begins at ``end``,
         is within such text."""
-        if _speaks(line) or not self._may_have_begun(chunk, start):
+        if _speaks(line):
+            return False
+        if _MARK.match(line.text):
+            return _ends(chunk, end, line.origin, logged=False)
+        if not self._may_have_begun(chunk, start):
             return False
         begun = _beginning(chunk, start, line.origin)
         return begun is not None and _ends(chunk, end, line.origin, logged=_speaks(begun))
