@@ -146,9 +146,10 @@ def test_what_ends_the_job_after_such_text_is_the_cause(tmp_path: Path) -> None:
         f'{{"time":"2026-11-27T10:40:00Z","level":"ERROR","message":"completion failed","exception":{ONE_LINE}}}\n',
         f"completion: 4\n{TRACEBACK}",
         f"completion: 4\n2026-11-27 10:40:01,113 INFO train.py:44 -- saved\n{TRACEBACK}[score] 1.0\n",
+        f"{SAMPLE}{TRACEBACK}{SAMPLE}",
         TRACEBACK,
     ],
-    ids=["logged", "printed", "json", "nothing after", "spoke in between", "bare"],
+    ids=["logged", "printed", "json", "nothing after", "spoke in between", "between two", "bare"],
 )
 def test_the_processs_own_traceback_is_one(text: str, tmp_path: Path) -> None:
     answer = triage(tmp_path, job=STEPS + text)

@@ -162,8 +162,8 @@ class ErrorScanner:
             return not self._system and self._bare_exception(line, chunk, start)
         if self._is_chatter(found.signature, line):
             return False
-        own = own_words(text)
-        if own != text and self._catalogue.search(own, self._out.file.kind) is None:
+        said = own_words(text)
+        if said != text and self._catalogue.search(said, self._out.file.kind) is None:
             return True
         if found.signature.role != "note" and self._generated.covers(chunk, start, line, start):
             return True

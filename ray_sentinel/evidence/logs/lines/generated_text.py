@@ -40,10 +40,13 @@ _FIGURES = (
 _NAMED = re.compile(
     rf"(?i:\[{_NAMES}\]|\b{_NAMES}['\"]? ?[:=])|<\|[a-z_]+\|>|</?(?:think|answer|tool_response)>"
 )
-_MARK = re.compile(
-    rf"(?i:[\s#=*-]*(?:\[(?:{_NAMES}|{_FIGURES})\]|(?:{_NAMES}|{_FIGURES})\s*(?:[:=#*-]|$)))"
+_BEGINS = re.compile(
+    rf"(?i:[\s#=*-]*(?:\[{_NAMES}\]|{_NAMES}\s*(?:[:=#*-]|$)))"
     r"|<\|[a-z_]+\|>|</?(?:think|answer|tool_response)>"
 )
+"""A line with which such text begins."""
+_JUDGED = re.compile(rf"(?i:[\s#=*-]*(?:\[{_FIGURES}\]|{_FIGURES}\s*(?:[:=#*-]|$)))")
+"""A line that says how it was judged: it ends there."""
 _OPENS = re.compile(
     rf"(?i:\[{_NAMES}\]|\b{_NAMES}['\"]? ?[:=])\s*$|<(?:think|answer|tool_response)>\s*$"
 )
@@ -126,7 +129,7 @@ class GeneratedText:
         is within such text."""
         if _speaks(line):
             return False
-        if _MARK.match(line.text):
+        if _BEGINS.match(line.text):
             return _ends(chunk, end, line.origin, logged=False)
         if not self._may_have_begun(chunk, start):
             return False
@@ -149,9 +152,9 @@ def _beginning(chunk: Chunk, start: int, origin: Origin) -> ScannedLine | None:
     while end > least:
         begin = chunk.data.rfind(b"\n", 0, end) + 1
         line = parse_line(chunk.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
-        if line.origin == origin and _MARK.match(line.text):
+        if line.origin == origin and _BEGINS.match(line.text):
             return line
-        if line.origin == origin and _speaks(line):
+        if line.origin == origin and (_speaks(line) or _JUDGED.match(line.text)):
             return line if _OPENS.search(line.text) else None
         end = begin - 1
     return None
@@ -165,7 +168,9 @@ def _ends(chunk: Chunk, start: int, origin: Origin, *, logged: bool) -> bool:
         line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace"))
         if line.origin != origin:
             continue
-        if _MARK.match(line.text) or parse_any_step(line.text) is not None:
+        if _BEGINS.match(line.text) or _JUDGED.match(line.text):
+            return True
+        if parse_any_step(line.text) is not None:
             return True
         if _speaks(line):
             return logged and is_quiet(line.text)
