@@ -14,6 +14,10 @@ process speaks again, and an exception behind one mark alone may be the process'
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
+
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines.chunk import MAX_LINE, Chunk
 from ray_sentinel.evidence.logs.lines.levels import is_quiet, level
@@ -65,6 +69,7 @@ _FAILED = re.compile(
 )
 _BORDERS = "│┃|"
 _BREAK = "\\n"
+_MOST_PROCESSES = 256
 _REACH = 16_384
 """Bytes before and after a line among which its marks are looked for."""
 
@@ -115,26 +120,48 @@ def own_words(text: str) -> str:
     return text[: found.end()]
 
 
+class _Look(msgspec.Struct, frozen=True):
+    """What was found from one line of a process on."""
+
+    at: int
+    """The line's offset in the file."""
+    until: int = 0
+    """Forwards: the offset up to which the answer holds for later lines, too."""
+    begun: ScannedLine | None = None
+    """Backwards: the line with which the text begins that the line is in."""
+    end: Literal["", "mark", "logged"] = ""
+    """Forwards: how the text ends; empty where it does not."""
+
+
 class GeneratedText:
-    """Finds such text of several lines around the lines of one file, which come in order."""
+    """Finds such text of several lines around the lines of one file, which come in order.
+
+    What a look found is kept for the next line of the same process, so that each line of the file
+    is looked at a bounded number of times.
+    """
 
     def __init__(self) -> None:
         self._until = 0
         """Offset in the file up to which marks were looked for."""
         self._last = -1
         """Offset of the last place found that may be one."""
+        self._back: dict[Origin, _Look] = {}
+        self._ahead: dict[Origin, _Look] = {}
 
     def covers(self, chunk: Chunk, start: int, line: ScannedLine, end: int) -> bool:
         """Whether the line at ``start``, up to the last line of its block, which begins at ``end``,
         is within such text."""
         if _speaks(line):
             return False
-        if _BEGINS.match(line.text):
-            return _ends(chunk, end, line.origin, logged=False)
-        if not self._may_have_begun(chunk, start):
+        begun: ScannedLine | None = line
+        if not _BEGINS.match(line.text):
+            if not self._may_have_begun(chunk, start):
+                return False
+            begun = self._beginning(chunk, start, line.origin)
+        if begun is None:
             return False
-        begun = _beginning(chunk, start, line.origin)
-        return begun is not None and _ends(chunk, end, line.origin, logged=_speaks(begun))
+        how = self._end(chunk, end, line.origin)
+        return how == "mark" or (how == "logged" and _speaks(begun))
 
     def _may_have_begun(self, chunk: Chunk, start: int) -> bool:
         least, at = max(0, start - _REACH), chunk.base + start
@@ -145,36 +172,60 @@ class GeneratedText:
         self._until = at
         return self._last >= chunk.base + least
 
+    def _beginning(self, chunk: Chunk, start: int, origin: Origin) -> ScannedLine | None:
+        """The last line of the same process that is none of the text's, if the text begins with
+        it."""
+        known = self._back.get(origin)
+        found, end = None, start - 1
+        least = max(0, start - _REACH)
+        while end > least:
+            begin = chunk.data.rfind(b"\n", 0, end) + 1
+            if known is not None and known.at == chunk.base + begin:
+                found = known.begun
+                break
+            line = parse_line(chunk.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
+            if line.origin == origin and _BEGINS.match(line.text):
+                found = line
+                break
+            if line.origin == origin and (_speaks(line) or _JUDGED.match(line.text)):
+                found = line if _OPENS.search(line.text) else None
+                break
+            end = begin - 1
+        _keep(self._back, origin, _Look(chunk.base + start, begun=found))
+        return found
 
-def _beginning(chunk: Chunk, start: int, origin: Origin) -> ScannedLine | None:
-    """The last line of the same process that is none of the text's, if the text begins with it."""
-    least, end = max(0, start - _REACH), start - 1
-    while end > least:
-        begin = chunk.data.rfind(b"\n", 0, end) + 1
-        line = parse_line(chunk.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
-        if line.origin == origin and _BEGINS.match(line.text):
-            return line
-        if line.origin == origin and (_speaks(line) or _JUDGED.match(line.text)):
-            return line if _OPENS.search(line.text) else None
-        end = begin - 1
+    def _end(self, chunk: Chunk, start: int, origin: Origin) -> str:
+        """How the text ends behind the line at ``start``: by a mark or a step of its process, by
+        the next message of a logger, or not at all, as far as is looked."""
+        known, at = self._ahead.get(origin), chunk.base + start
+        if known is not None and known.at <= at < known.until:
+            return known.end
+        look = _Look(at, until=at + _REACH // 2)
+        offset = start
+        for raw in chunk.data[start : start + _REACH].split(b"\n"):
+            line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace"))
+            if offset > start and line.origin == origin and (end := _ending(line)) is not None:
+                look = _Look(at, until=chunk.base + offset, end=end)
+                break
+            offset += len(raw) + 1
+        _keep(self._ahead, origin, look)
+        return look.end
+
+
+def _ending(line: ScannedLine) -> Literal["", "mark", "logged"] | None:
+    """How the text ends with ``line``; None where it may go on."""
+    marked = _BEGINS.match(line.text) or _JUDGED.match(line.text)
+    if marked or parse_any_step(line.text) is not None:
+        return "mark"
+    if _speaks(line):
+        return "logged" if is_quiet(line.text) else ""
     return None
 
 
-def _ends(chunk: Chunk, start: int, origin: Origin, *, logged: bool) -> bool:
-    """Whether the text ends behind the line at ``start``: by a mark, by a step of its process, or,
-    where a logger printed it, by that logger's next message."""
-    part = chunk.data[start : start + _REACH].split(b"\n")[1:]
-    for raw in part:
-        line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace"))
-        if line.origin != origin:
-            continue
-        if _BEGINS.match(line.text) or _JUDGED.match(line.text):
-            return True
-        if parse_any_step(line.text) is not None:
-            return True
-        if _speaks(line):
-            return logged and is_quiet(line.text)
-    return False
+def _keep(looks: dict[Origin, _Look], origin: Origin, look: _Look) -> None:
+    if len(looks) >= _MOST_PROCESSES:
+        looks.clear()
+    looks[origin] = look
 
 
 def _speaks(line: ScannedLine) -> bool:
