@@ -162,10 +162,7 @@ class ErrorScanner:
             return not self._system and self._bare_exception(line, chunk, start)
         if self._is_chatter(found.signature, line):
             return False
-        said = own_words(text)
-        if said != text and self._catalogue.search(said, self._out.file.kind) is None:
-            return True
-        if found.signature.role != "note" and self._generated.covers(chunk, start, line, start):
+        if self._is_of_generated(found.signature, line, chunk, start):
             return True
         self._keep(found, line, chunk, start)
         if "atchdog" in text or "NCCL work" in text:
@@ -182,6 +179,17 @@ class ErrorScanner:
             return True
         sure = signature.event or signature.weight >= _SURE or signature.role == "echo"
         return not sure and is_quiet(line.text)
+
+    def _is_of_generated(
+        self, signature: Signature, line: ScannedLine, chunk: Chunk, start: int
+    ) -> bool:
+        """Whether what matched is part of a text that a model wrote or was asked."""
+        if signature.role in ("note", "harmless"):
+            return False
+        said = own_words(line.text)
+        if said != line.text and self._catalogue.search(said, self._out.file.kind) is None:
+            return True
+        return self._generated.covers(chunk, start, line, start)
 
     def _traceback(self, chunk: Chunk, start: int) -> bool:
         if HEADER in (head := chunk.lines_from(start, 1)[0]).text and boxed(head.text):
