@@ -39,6 +39,15 @@ def uid_of(pid: int, proc: str = "/proc") -> int:
     return _numbers(pid, proc)["Uid"][3]
 
 
+def users_of(pid: int, proc: str = "/proc") -> frozenset[int]:
+    """The real, effective and saved users of a process, as we see their numbers.
+
+    Whoever starts a program that makes itself root (``su``) is still its real user. Raises OSError
+    if the process is not there.
+    """
+    return frozenset(_numbers(pid, proc)["Uid"][:3])
+
+
 def may_read(info: os.stat_result, pid: int, proc: str = "/proc") -> bool:
     """Whether the permissions of a file let a process read it. Raises OSError."""
     numbers = _numbers(pid, proc)

@@ -13,6 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from ray_sentinel.progress import record
@@ -26,6 +27,11 @@ from ray_sentinel.progress.requests import ANSWERS, answer_name
 MAX_OPEN = 512
 """Most records open at one time; those of dead processes are closed, so this limits the living
 ones."""
+MOST_OF_OTHERS = 256
+"""Most records of other users that are open at one time: anybody can make any number of them. In a
+folder of theirs, eight times as many files are looked at, as a record has answers beside it."""
+MOST_SAID = 20
+"""Most files in folders of other users that are reported."""
 CLOCK_STEP = 0.1
 """Seconds by which the wall clock must move against the monotonic one to be followed."""
 ROOT_LOOKS_EVERY = 5
@@ -58,7 +64,11 @@ class RecordReader:
         self._monotonic, self._now = monotonic, now
         self._boot, self._namespace = boot_number(proc), pid_namespace(proc)
         self._views: dict[Path, RecordView] = {}
-        self._opened = 0
+        self._opened = {True: 0, False: 0}
+        """How many are open: of root and our own user, and of others."""
+        self._foreign: set[Path] = set()
+        """Folders of other users, which only root reads."""
+        self._said = 0
         self._bad: set[Path] = set()
         self._put_off: set[Path] = set()
         """Files that are not read for a reason of our own, which was reported."""
@@ -83,8 +93,7 @@ class RecordReader:
             used = (item for item in self._more.items() if self._used(*item))
             self._more = dict(used)
             if self._fixed is None and os.geteuid() == 0:
-                others = sorted(SHARED_MEMORY.glob("ray_sentinel-*"))
-                self._found = tuple(dict.fromkeys((*self._found, *others)))
+                self._found = tuple(dict.fromkeys((*self._found, *_folders_of_users())))
         self._looks += 1
         return tuple(filter(self._answers, dict.fromkeys((*self._found, *self._more))))
 
@@ -126,12 +135,17 @@ class RecordReader:
     def _names(self, folder: Path) -> Iterator[Path]:
         try:
             status = os.lstat(folder)
-            names = os.listdir(folder)
+            trusted = _is_trusted(status.st_uid)
+            if not stat.S_ISDIR(status.st_mode) or not (trusted or os.geteuid() == 0):
+                return
+            if trusted:
+                names = os.listdir(folder)
+            else:
+                with os.scandir(folder) as entries:
+                    names = [entry.name for entry in islice(entries, 8 * MOST_OF_OTHERS)]
         except OSError:
             return
-        mine = status.st_uid in (0, os.geteuid()) or os.geteuid() == 0
-        if not stat.S_ISDIR(status.st_mode) or not mine:
-            return
+        (self._foreign.discard if trusted else self._foreign.add)(folder)
         for name in names:
             if name.endswith(SUFFIX) and not name.startswith("."):
                 yield folder / name
@@ -144,7 +158,8 @@ class RecordReader:
                 self.rest(self._views.pop(path))
                 view = None
             if view is None:
-                if self._opened >= MAX_OPEN:
+                trusted = path.parent not in self._foreign
+                if self._opened[trusted] >= (MAX_OPEN if trusted else MOST_OF_OTHERS):
                     return None
                 view = self._open_record(path)
             if view.handle >= 0:
@@ -163,6 +178,10 @@ class RecordReader:
         why = error.strerror if isinstance(error, OSError) else str(error)
         if not isinstance(error, OSError) or error.errno not in _PASSING:
             self._bad.add(path)
+            if path.parent in self._foreign:
+                self._said += 1
+                if self._said > MOST_SAID:
+                    return
             self.problems.append(f"{path}: {why}; it is left alone")
         elif path not in self._put_off:
             self._put_off.add(path)
@@ -178,7 +197,7 @@ class RecordReader:
             os.close(handle)
             raise
         self._views[path] = view
-        self._opened += 1
+        self._opened[_is_trusted(view.owner)] += 1
         return view
 
     def _check(self, path: Path, handle: int) -> RecordView:
@@ -218,7 +237,7 @@ class RecordReader:
         if view.handle >= 0:
             os.close(view.handle)
             view.handle = -1
-            self._opened -= 1
+            self._opened[_is_trusted(view.owner)] -= 1
 
     def remove(self, view: RecordView) -> None:
         """Delete a dead process's record and answers. Missing files are not an error.
@@ -240,3 +259,17 @@ class RecordReader:
         for view in self._views.values():
             self.rest(view)
         self._views.clear()
+
+
+def _is_trusted(uid: int) -> bool:
+    return uid in (0, os.geteuid())
+
+
+def _folders_of_users() -> list[Path]:
+    """The folder of each user's writers in shared memory: each has one, named by its number."""
+    found = []
+    for path in SHARED_MEMORY.glob("ray_sentinel-*"):
+        with contextlib.suppress(OSError):
+            if path.name == f"ray_sentinel-{os.lstat(path).st_uid}":
+                found.append(path)
+    return sorted(found)

@@ -24,7 +24,7 @@ from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.departures import Departures, Followed
 from ray_sentinel.progress.discovery.environment import RECORD_DIR_VARIABLE
 from ray_sentinel.progress.discovery.non_ranks import NonRanks
-from ray_sentinel.progress.discovery.ownership import is_default_owner, owns
+from ray_sentinel.progress.discovery.ownership import Users, is_default_owner, owns
 from ray_sentinel.progress.discovery.ranks import Claim, DiscoveredRank, Discovery
 from ray_sentinel.progress.discovery.ray_processes import RayProcessWatch
 from ray_sentinel.progress.discovery.ray_workers import RayRanks, RayWorker
@@ -79,7 +79,8 @@ class NodeWatch:
         self._memory = ProcessMemory(proc)
         self._table = ProcessTable(proc, self._memory)
         self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
-        self._discovery = Discovery()
+        self._discovery, self._others = Discovery(), Discovery()
+        self._users = Users()
         self._beside = NonRanks(self._memory)
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
@@ -147,6 +148,7 @@ class NodeWatch:
             self._ray.problems,
             self._memory.problems,
             self._beside.problems,
+            self._users.problems,
         )
         problems = tuple(problem for source in sources for problem in source)
         for source in sources:
@@ -211,9 +213,12 @@ class NodeWatch:
     def _discover(self, table: Mapping[int, Process]) -> list[DiscoveredRank]:
         attached = (_claim(view) for view in self._views.values())
         by_ray = self._ray.claims(self._workers, table, self._views.keys(), self._monotonic())
-        found = self._discovery.discover(
-            table, (*(claim for claim in attached if claim is not None), *by_ray)
-        )
+        claims = (*(claim for claim in attached if claim is not None), *by_ray)
+        known, foreign = self._users.parted(table, self._raylets)
+        found = self._discovery.discover(known, claims)
+        if foreign:
+            others = self._others.discover(foreign, claims)
+            found = (*found, *self._users.apart(others, found))
         self.records.also(
             Path(folder)
             for item in found
@@ -239,6 +244,11 @@ class NodeWatch:
             self._peers | self._strangers,
             is_default_owner(self._raylet, self._peers),
         )
+
+    @property
+    def _raylets(self) -> frozenset[int]:
+        own = () if self._raylet is None else (self._raylet,)
+        return self._peers | self._strangers | frozenset(own)
 
     def _snapshots(self, found: Iterable[DiscoveredRank]) -> tuple[RankSnapshot, ...]:
         snapshots = []

@@ -1,13 +1,29 @@
-"""Which of several agents on one machine is responsible for a process.
+"""Which of several agents on one machine is responsible for a process, and whose may be a rank.
 
 Agents that share a machine and a PID namespace see the same processes. A process that descends
 from a raylet belongs to that Ray node's agent, whether or not that agent is up; all others belong
 to one agent that all of them agree on.
+
+Any user of a machine can start a process that looks like a rank: its title, its command line and
+its variables are what that user wrote there. So a process counts by itself only where a raylet
+started it, or where root, our own user or one of ``RAY_SENTINEL_TRUSTED_UIDS`` did. What other
+users run is watched by root alone, which has to answer for all of them, and never as a part of a
+job that such a process has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from ray_sentinel.errors import ConfigError
+from ray_sentinel.progress.discovery.ranks import DiscoveredRank
+from ray_sentinel.progress.proc.proc_stat import Key
+from ray_sentinel.progress.proc.processes import Process
+from ray_sentinel.trusted_path import trusted_uids
+
+MOST_SAID = 100
+"""Most processes of other users that are reported: anybody can start any number of them."""
 
 
 def owns(
@@ -68,3 +84,53 @@ class Neighbours:
     def raylets(self) -> tuple[int, ...]:
         """The last list that was believed; empty before the first."""
         return self._settled
+
+
+class Users:
+    """Tells the processes of the users that we trust from those of others."""
+
+    def __init__(self) -> None:
+        self._said: set[tuple[str, Key]] = set()
+        self.problems: list[str] = []
+        """Whose processes are left out, once for each; the caller reads and clears this."""
+        self._root = os.geteuid() == 0
+        try:
+            self._trusted = trusted_uids()
+        except ConfigError as error:
+            self._trusted = frozenset({0, os.geteuid()})
+            self.problems.append(str(error))
+
+    def parted(
+        self, table: Mapping[int, Process], raylets: Collection[int]
+    ) -> tuple[Mapping[int, Process], Mapping[int, Process]]:
+        """The processes that count by themselves, and those of other users that we may watch."""
+        if self._trusted is None:
+            return table, {}
+        foreign = {
+            pid: process
+            for pid, process in table.items()
+            if not process.users <= self._trusted
+            and not any(above in raylets for above, _ in process.lineage)
+        }
+        if not foreign:
+            return table, {}
+        known = {pid: process for pid, process in table.items() if pid not in foreign}
+        return known, foreign if self._root else {}
+
+    def apart(
+        self, found: Iterable[DiscoveredRank], known: Iterable[DiscoveredRank]
+    ) -> Iterator[DiscoveredRank]:
+        """Those ``found`` among other users' processes whose job has no rank that is ``known``."""
+        jobs = {item.job for item in known}
+        for item in found:
+            if item.job not in jobs:
+                yield item
+                continue
+            one = (item.job, item.process.key)
+            if one not in self._said and len(self._said) < MOST_SAID:
+                self._said.add(one)
+                users = ", ".join(map(str, sorted(item.process.users)))
+                self.problems.append(
+                    f"pid {item.process.pid} of user {users} says that it is rank {item.rank} of "
+                    f"{item.job or 'the job'}, whose ranks are not that user's: it is left alone"
+                )

@@ -1,4 +1,4 @@
-"""Reads the files of ``/proc`` that the kernel takes from a process's memory.
+"""Reads the files of ``/proc`` that the kernel takes from a process's memory, and whose it is.
 
 The command line, the environment and the memory map are behind a lock on the process's memory. A
 process that hangs in a driver may hold that lock for ever, and every reader waits with it (which is
@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.evidence_file import users_of
 from ray_sentinel.progress.proc.proc_stat import Key
 
 Read = TypeVar("Read")
@@ -44,6 +45,8 @@ class Own(msgspec.Struct, frozen=True):
     """The variables that it started with, each ended by a zero byte."""
     program: str
     """The base name of its executable; empty where we may not look."""
+    users: frozenset[int] = frozenset()
+    """The numbers of its real, effective and saved users; empty if the process has ended."""
 
 
 class ProcessMemory:
@@ -95,10 +98,16 @@ class ProcessMemory:
     def _read_own(self, pid: int) -> Own:
         line = read_file(self._proc, pid, "cmdline")
         environ = read_file(self._proc, pid, "environ") if line else b""
-        return Own(line, environ, self._program(pid))
+        return Own(line, environ, self._program(pid), self._users(pid))
 
     def _read_maps(self, pid: int) -> bytes:
         return read_file(self._proc, pid, "maps") or b""
+
+    def _users(self, pid: int) -> frozenset[int]:
+        try:
+            return users_of(pid, self._proc)
+        except (OSError, ValueError):
+            return frozenset()
 
     def _program(self, pid: int) -> str:
         try:

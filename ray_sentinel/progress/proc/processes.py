@@ -50,6 +50,8 @@ class Process(msgspec.Struct, kw_only=True):
     """The launcher's variables that it started with."""
     interpreter: bool = False
     """Whether it runs Python."""
+    users: frozenset[int] = frozenset()
+    """The numbers of its real, effective and saved users; empty if they are not known."""
     lineage: tuple[Key, ...] = ()
     """Its ancestors, the nearest first."""
     first_seen: float = 0.0
@@ -197,7 +199,8 @@ class ProcessTable:
 
 
 def _apply_own(process: Process, own: Own) -> None:
-    """Record what a process says about itself now."""
+    """Record what a process says about itself now, and whose it is."""
+    process.users = own.users or process.users
     if not own.line and process.arguments:
         # It is dying, its memory is gone: its earlier data still show whose exit this is.
         return
