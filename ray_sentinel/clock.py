@@ -9,6 +9,9 @@ from typing import Protocol
 
 import msgspec
 
+LATEST = 1e11
+"""Latest time of a sample that is valid, in Unix seconds (the year 5138)."""
+
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One moment on two clocks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
 from ray_sentinel.store.history import source as history_source
-from ray_sentinel.store.history.source import HistorySource
+from ray_sentinel.store.history.source import MOST_COPIED, HistorySource
 from tests.support.appended_history import AppendedHistory
 
 BEGIN = 1.7e9
@@ -131,3 +132,33 @@ def test_a_block_that_unpacks_to_half_a_gigabyte_is_left_out(file: Path, hosts: 
     command = [sys.executable, "-c", READER, str(file)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert int(done.stdout) << 10 < MEMORY
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_what_is_no_regular_file_is_not_read(file: Path, suffix: str) -> None:
+    place = file.with_name(file.name + suffix)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    with pytest.raises(InputError, match=f"{place.name} is no regular file"):
+        HistorySource.open(file)
+    place.unlink()
+    place.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=f"{place.name} is no regular file"):
+        HistorySource.open(file)
+
+
+def test_a_log_that_claims_any_size_is_not_copied(file: Path) -> None:
+    log = file.with_name(f"{file.name}-wal")
+    log.touch()
+    os.truncate(log, MOST_COPIED + 1)
+    with pytest.raises(InputError, match="it has more than 2 GiB"):
+        HistorySource.open(file)
+
+
+def test_times_that_no_clock_shows_are_no_part_of_its_span(file: Path) -> None:
+    rows = "SELECT layout, {}, host, vals FROM moments LIMIT 1"
+    for time in ("1e308", "-1e308", "'x'"):
+        changed(file, f"INSERT INTO moments {rows.format(time)};")
+    source = HistorySource.open(file)
+    assert source.span() == (BEGIN, BEGIN + 3540)
+    source.close()

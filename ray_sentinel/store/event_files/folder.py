@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ray_sentinel.clock import LATEST
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.evidence.event_files.events import EventRecord
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState
@@ -82,8 +83,6 @@ def _run(flags: Bools) -> int:
     return int(off[0]) if off.size else flags.size
 
 
-MAX_TIME = 1e11
-"""Latest valid time, in Unix seconds."""
 LEAST_POINTS = 3
 """Fewest values from which one can see that two files were written at the same time."""
 
@@ -101,7 +100,7 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:
         for event in read_events(file, notes):
             for tag, text in event.texts:
                 folder.config.update(parameters(tag, text))
-            if event.scalars and not 0 < event.wall_time < MAX_TIME:
+            if event.scalars and not 0 < event.wall_time < LATEST:
                 timeless += 1
                 continue
             _add_event(event, state, points, reached, steps)

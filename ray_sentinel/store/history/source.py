@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ray_sentinel.clock import LATEST
 from ray_sentinel.diagnose.reduction import grows
 from ray_sentinel.diagnose.series import (
     Bools,
@@ -44,6 +45,9 @@ TURNS = 8
 """Attempts to copy a file that changes meanwhile."""
 QUERY_SECONDS = 60.0
 """Seconds that one query of the file may take."""
+MOST_COPIED = 2 << 30
+"""Most bytes of a file and its log that are copied: eight times what a coordinator keeps. A sparse
+file may claim any size."""
 MOST_KEYS_BYTES = 64 << 20
 """Most bytes of the keys of all layouts; a file with more is refused."""
 MOST_VALUE_BYTES = 64 << 20
@@ -69,7 +73,8 @@ _TABLES = {
 }
 """The columns that are read of each table. A file of version 2 has no blocks."""
 _SCHEMA = "SELECT type, name, rootpage FROM sqlite_master"
-_SPAN = "SELECT min(time), max(time) FROM moments WHERE typeof(time) = 'real'"
+_SPAN = f"""SELECT min(time), max(time) FROM moments
+            WHERE typeof(time) = 'real' AND time BETWEEN 0 AND {LATEST}"""
 _STARTS = """SELECT step, min(start), max(start) FROM blocks
              WHERE typeof(start) = 'real' AND typeof(step) = 'real' GROUP BY step"""
 # What a damaged file holds may be of any type.
@@ -260,7 +265,7 @@ class HistorySource:
             for layout, *block in self._some(_BLOCKS_AT, place):
                 for table in self._unpacked(block, columns.get(layout, 0)):
                     ends += [*table.times[:1], *table.times.max(initial=-np.inf, keepdims=True)]
-        return [float(end) for end in ends if np.isfinite(end)]
+        return [float(end) for end in ends if 0 <= end < LATEST]
 
     def _damaged(self) -> None:
         note = f"a part of {self.title} is damaged and left out"
@@ -348,8 +353,12 @@ def _spread(row: Floats, times: Floats, part: HistoryPart, growing: bool) -> Non
 
 
 def _check_header(file: Path) -> None:
-    """Raises InputError if it does not begin as a file of SQLite's does."""
+    """Raises InputError if it does not begin as a file of SQLite's does, or is none that can be
+    read: a FIFO has no end, and to read a device may do something."""
     try:
+        for one in (file, beside(file)[0]):
+            if one.exists() and not one.is_file():
+                raise InputError(f"{one} is no regular file; {REMEDY}")
         with file.open("rb") as stream:
             begins = stream.read(len(_MAGIC))
     except FileNotFoundError:
@@ -411,6 +420,9 @@ def copied(file: Path, folder: Path) -> Path:
     """
     copy = folder / file.name
     log, copy_log = beside(file)[0], beside(copy)[0]
+    sizes = [path.stat().st_size for path in (file, log) if path.exists()]
+    if sum(sizes) > MOST_COPIED:
+        raise OSError(f"it has more than {MOST_COPIED >> 30} GiB")
     for _ in range(TURNS):
         before = _mark(file), _head(log)
         shutil.copyfile(file, copy)

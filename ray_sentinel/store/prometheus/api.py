@@ -7,15 +7,17 @@ raw bytes and read by numpy, which is three times as fast as building Python obj
 
 from __future__ import annotations
 
+import contextlib
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from ray_sentinel import regex as re
+from ray_sentinel.clock import LATEST
 from ray_sentinel.diagnose.series import Floats, Grid, Reduce, Samples, Selector, axis
-from ray_sentinel.errors import InputError
 from ray_sentinel.store.prometheus.http import PrometheusHttp
 
 # First and last sample of a Prometheus, which it does not report: found in ever finer steps.
@@ -38,10 +40,10 @@ def find_span(http: PrometheusHttp, names: Sequence[str]) -> tuple[float, float]
     lowest = re.search(
         r"^prometheus_tsdb_lowest_timestamp_seconds (\S+)$", http.text("/metrics"), re.MULTILINE
     )
-    start = float(lowest.group(1)) if lowest else now - 2 * 365 * 86400.0
-    end = now + 86400.0
-    if not 0 < start < end:
-        start = now - 2 * 365 * 86400.0
+    start, end = now - 2 * 365 * 86400.0, now + 86400.0
+    with contextlib.suppress(ValueError):  # it is no number: as if it were not there
+        if lowest and 0 < float(lowest.group(1)) < end:
+            start = float(lowest.group(1))
     probes = _probe_names(names)
     for step in (86400.0, 3600.0, 300.0, 15.0):
         while (end - start) / step > MAX_POINTS:
@@ -62,7 +64,7 @@ def _presence(
         "end": stamp(end + step),
         "step": f"{step:.3f}",
     }
-    found = [_pairs_of(series.values) for series in _ask_matrix(http, "/api/v1/query_range", query)]
+    found = [pairs for _, pairs in _ask_matrix(http, "/api/v1/query_range", query)]
     times = np.concatenate([pairs[:, 0] for pairs in found]) if found else np.empty(0)
     return (float(times.min()), float(times.max())) if times.size else None
 
@@ -122,8 +124,8 @@ class PrometheusSource:
     def families(self) -> tuple[str, ...]:
         """As for any source."""
         if self._families is None:
-            answer = self._http.data("/api/v1/label/__name__/values")
-            self._families = tuple(sorted(str(name) for name in answer))
+            answer = self._http.data("/api/v1/label/__name__/values", list[str])
+            self._families = tuple(sorted(answer))
         return self._families
 
     def span(self) -> tuple[float, float] | None:
@@ -134,8 +136,8 @@ class PrometheusSource:
 
     def find_span(self, blocks: tuple[float, float] | None) -> None:
         """Find the span of finished blocks (their range is known) and the head together."""
-        head = self._http.data("/api/v1/status/tsdb").get("headStats") or {}
-        low, high = float(head.get("minTime", 0)) / 1000, float(head.get("maxTime", 0)) / 1000
+        head = self._http.data("/api/v1/status/tsdb", _Tsdb).headStats or _Head()
+        low, high = head.minTime / 1000, head.maxTime / 1000
         ends = [blocks] if blocks else []
         if 0 < low <= high:
             ends.append((low, high))
@@ -144,20 +146,19 @@ class PrometheusSource:
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
         """As for any source."""
-        rows = self._http.data(
-            "/api/v1/series", {"match[]": name, "start": stamp(start), "end": stamp(end)}
-        )
-        return [{k: v for k, v in row.items() if k != "__name__"} for row in rows]
+        query = {"match[]": name, "start": stamp(start), "end": stamp(end)}
+        return [
+            _plain(row) for row in self._http.data("/api/v1/series", list[dict[str, str]], query)
+        ]
 
     def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
         """As for any source."""
         milliseconds = max(round((end - start) * 1000), 1)
         query = {"query": f"{selector}[{milliseconds}ms]", "time": stamp(end)}
-        found = []
-        for series in _ask_matrix(self._http, "/api/v1/query", query):
-            pairs = _pairs_of(series.values)
-            found.append(Samples(_plain(series.metric), pairs[:, 0], pairs[:, 1]))
-        return found
+        return [
+            Samples(labels, pairs[:, 0], pairs[:, 1])
+            for labels, pairs in _ask_matrix(self._http, "/api/v1/query", query)
+        ]
 
     def query_range(
         self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
@@ -186,12 +187,12 @@ class PrometheusSource:
             "end": stamp(part[-1]),
             "step": f"{step:.3f}",
         }
-        for series in _ask_matrix(self._http, "/api/v1/query_range", query):
-            pairs = _pairs_of(series.values)
-            key = tuple(sorted(_plain(series.metric).items()))
-            row = rows.setdefault(key, np.full(times.size, np.nan))
-            index = np.rint((pairs[:, 0] - times[0]) / step).astype(np.int64)
-            row[index] = np.where(np.isnan(pairs[:, 1]), np.inf, pairs[:, 1])
+        for labels, pairs in _ask_matrix(self._http, "/api/v1/query_range", query):
+            row = rows.setdefault(tuple(sorted(labels.items())), np.full(times.size, np.nan))
+            places = np.rint((pairs[:, 0] - times[0]) / step)
+            asked = (places >= 0) & (places < times.size)
+            values = pairs[asked, 1]
+            row[places[asked].astype(np.int64)] = np.where(np.isnan(values), np.inf, values)
 
 
 def _plain(labels: Mapping[str, str]) -> dict[str, str]:
@@ -215,19 +216,40 @@ class _Answer(msgspec.Struct):
     data: _Data
 
 
-def _ask_matrix(http: PrometheusHttp, path: str, query: Mapping[str, str]) -> list[_MatrixSeries]:
-    """The series of an answer. Raises what ``PrometheusHttp`` raises."""
-    body = http.get(path, query)
+class _Head(msgspec.Struct):
+    """Milliseconds since 1970; both 0 where the head is empty."""
+
+    minTime: int = 0
+    maxTime: int = 0
+
+
+class _Tsdb(msgspec.Struct):
+    headStats: _Head | None = None
+
+
+def _ask_matrix(
+    http: PrometheusHttp, path: str, query: Mapping[str, str]
+) -> list[tuple[dict[str, str], Floats]]:
+    """The series of an answer: their labels without the name, and (N, 2) times and values.
+
+    Raises what ``PrometheusHttp`` raises.
+    """
+    answer = http.decoded(path, http.get(path, query), _Answer)
     try:
-        answer = msgspec.json.decode(body, type=_Answer)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{http.url}{path} does not answer as Prometheus: {error}") from None
-    return answer.data.result
+        return [(_plain(series.metric), _pairs_of(series.values)) for series in answer.data.result]
+    except ValueError:
+        raise http.not_prometheus(f"{path}: the samples are no pairs of numbers") from None
 
 
 def _pairs_of(values: msgspec.Raw) -> Floats:
-    """``[[t,"v"],...]`` as an (N, 2) array."""
+    """``[[t,"v"],...]`` as an (N, 2) array. Raises ValueError for anything else."""
     text = bytes(values).translate(None, _NO_BRACKETS).decode("ascii")
     if not text:
         return np.empty((0, 2))
-    return np.fromstring(text, sep=",", dtype=np.float64).reshape(-1, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # numpy's way to say that it stopped
+        try:
+            pairs = np.fromstring(text, sep=",", dtype=np.float64).reshape(-1, 2)
+        except DeprecationWarning as error:
+            raise ValueError(str(error)) from None
+    return pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] < LATEST)]

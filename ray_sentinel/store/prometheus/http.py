@@ -9,7 +9,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from ray_sentinel.backoff import Backoff
 from ray_sentinel.errors import InputError, UnreachableError, unreached
@@ -18,6 +20,11 @@ from ray_sentinel.http.client import address, near
 TRIES = 3
 """Attempts for one request."""
 RETRY = Backoff(first=0.4, most=0.8)
+MOST_BYTES = 512 << 20
+"""Most bytes of one answer: 4,000 series over a job's whole time take half of it."""
+_PIECE = 1 << 20
+
+T = TypeVar("T")
 
 
 class PrometheusHttp:
@@ -33,15 +40,22 @@ class PrometheusHttp:
         """Time spent until answers arrived: Prometheus's own."""
         self._open = _opener(self.url)
 
-    def data(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """The ``data`` of an answer."""
-        body = self.get(path, query or {})
+    def data(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
+        """The ``data`` of an answer, which must be of that kind."""
+        return self.decoded(path, self.get(path, query or {}), _Answer[kind]).data  # type: ignore[valid-type]
+
+    def decoded(self, path: str, body: bytes, kind: type[T]) -> T:
+        """The body of an answer, which must be of that kind."""
         try:
-            return json.loads(body)["data"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise InputError(
-                f"{self.url} answers, but not as a Prometheus does; is the address right?"
-            ) from None
+            return msgspec.json.decode(body, type=kind)
+        except (ValueError, RecursionError) as error:
+            raise self.not_prometheus(f"{path}: {error}") from None
+
+    def not_prometheus(self, why: str) -> InputError:
+        """What is raised for an answer that no Prometheus gives."""
+        return InputError(
+            f"{self.url} answers, but not as a Prometheus does ({why}); is the address right?"
+        )
 
     def text(self, path: str) -> str:
         """A page as text, such as ``/metrics``; empty if it is not served."""
@@ -63,7 +77,7 @@ class PrometheusHttp:
             started = time.monotonic()
             try:
                 with self._open(request, timeout=self.deadline) as answer:
-                    return bytes(answer.read())
+                    return self._whole(answer, path, started + self.deadline)
             except urllib.error.HTTPError as error:
                 problem = self._refused(error)
             except TimeoutError:
@@ -81,6 +95,24 @@ class PrometheusHttp:
             "of this job running? A finished job's folder can be given instead."
         )
 
+    def _whole(self, answer: http.client.HTTPResponse, path: str, end: float) -> bytes:
+        """The body, which must not be endless. Raises TimeoutError if it is not there by ``end``,
+        of the monotonic clock."""
+        parts, size = [], 0
+        while part := answer.read1(_PIECE):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_BYTES:
+                raise InputError(
+                    f"{self.url}{path} answers with more than {MOST_BYTES >> 20} MiB; "
+                    "try a shorter --window"
+                )
+            if time.monotonic() > end:
+                raise TimeoutError
+        if answer.length:
+            raise http.client.IncompleteRead(b"", answer.length)
+        return b"".join(parts)
+
     def _slow(self, path: str) -> str:
         return (
             f"{self.url}{path} gave no answer within {self.deadline:.0f} s; "
@@ -95,15 +127,16 @@ class PrometheusHttp:
         except (ValueError, AttributeError, RecursionError):
             reason = ""
         if error.code in {404, 405} or (error.code == 400 and not reason):
-            raise InputError(
-                f"{self.url} answers, but not as a Prometheus does (HTTP {error.code}); "
-                "is the address right?"
-            ) from None
+            raise self.not_prometheus(f"HTTP {error.code}") from None
         if error.code in {401, 403}:
             raise UnreachableError(f"{self.url} refuses us (HTTP {error.code})") from None
         if error.code in {400, 422}:
             raise UnreachableError(f"{self.url}: query failed: {reason or text[:200]}") from None
         return f"HTTP {error.code} {reason or text[:200]}".strip()
+
+
+class _Answer(msgspec.Struct, Generic[T]):
+    data: T
 
 
 def _opener(url: str) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError, UnreachableError
+from ray_sentinel.store.prometheus import http as prometheus_http
 from ray_sentinel.store.prometheus.api import PrometheusSource
 
 Answer = Callable[[BaseHTTPRequestHandler], tuple[int, bytes]]
@@ -32,7 +34,13 @@ def server(answer: Answer) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=listening.serve_forever, daemon=True)
     thread.start()
     try:
@@ -114,3 +122,101 @@ def test_nobody_there() -> None:
 def test_other_schemes_are_refused(url: str) -> None:
     with pytest.raises(InputError, match="http://HOST:PORT"):
         PrometheusSource(url)
+
+
+def matrix_of(values: str) -> bytes:
+    return (
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":%b}]}}'
+        % values.encode()
+    )
+
+
+ASKS: dict[str, Callable[[PrometheusSource], object]] = {
+    "families": lambda source: source.families(),
+    "span": lambda source: source.find_span(None),
+    "label sets": lambda source: source.label_sets("m", 0.0, 1.0),
+    "samples": lambda source: source.samples(Selector("m"), 0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("ask", "body"),
+    [
+        *((ask, body) for ask in ASKS for body in (b'{"data": 7}', b"[" * 100_000)),
+        ("families", b'{"data": [7]}'),
+        ("span", b'{"data": {"headStats": {"minTime": "x"}}}'),
+        ("label sets", b'{"data": [{"a": 1}]}'),
+        ("samples", matrix_of("[[1]]")),
+        ("samples", matrix_of('[[1, "x"]]')),
+        ("samples", matrix_of('[["1", [2]], 3]')),
+    ],
+)
+def test_data_of_another_kind_is_said(ask: str, body: bytes) -> None:
+    with (
+        server(lambda _: (200, body)) as url,
+        pytest.raises(InputError, match="not as a Prometheus does"),
+    ):
+        ASKS[ask](PrometheusSource(url))
+
+
+def test_times_that_nobody_asked_for_are_left_out() -> None:
+    body = matrix_of('[[1e308,"1"],[-5,"2"],[90,"3"],[110,"4"],[500,"5"],["NaN","6"]]')
+    with server(lambda _: (200, body)) as url:
+        grid = PrometheusSource(url).query_range(Selector("m"), 100.0, 130.0, 10.0)
+        (samples,) = PrometheusSource(url).samples(Selector("m"), 0.0, 1000.0)
+    assert np.array_equal(grid.values[0], [np.nan, 4, np.nan, np.nan], equal_nan=True)
+    assert samples.times.tolist() == [90.0, 110.0, 500.0]
+
+
+def test_a_lowest_time_that_is_no_number_is_done_without() -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> tuple[int, bytes]:
+        if handler.path == "/metrics":
+            return 200, b"prometheus_tsdb_lowest_timestamp_seconds pwned\n"
+        return 200, matrix_of("[]") if "query" in handler.path else b'{"data": ["up"]}'
+
+    with server(answer) as url:
+        assert PrometheusSource(url).span() is None
+
+
+def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_http, "MOST_BYTES", 1 << 20)
+    with (
+        server(lambda _: (200, b" " * (3 << 20))) as url,
+        pytest.raises(InputError, match="more than 1 MiB"),
+    ):
+        PrometheusSource(url).families()
+
+
+def test_an_answer_that_claims_to_be_endless_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_http, "TRIES", 1)
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(10**25))
+            self.end_headers()
+            self.wfile.write(b'{"data": []}')
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with serving(Endless) as url, pytest.raises(UnreachableError, match="does not answer"):
+        PrometheusSource(url).families()
+
+
+def test_an_answer_that_trickles_in_meets_the_deadline() -> None:
+    class Trickling(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+                    time.sleep(0.05)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with serving(Trickling) as url, pytest.raises(UnreachableError, match="no answer within"):
+        PrometheusSource(url, deadline=0.3).families()
