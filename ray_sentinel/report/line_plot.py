@@ -97,7 +97,8 @@ def line_plot(
         high, low = high + 1.0, (0.0 if low == 0.0 else low - 1.0)
     levels = round_ticks(low, high)
     low, high = levels[0], levels[-1]
-    first, last = plot.times[0], max(plot.times[-1], plot.times[0] + 1.0)
+    first = plot.times[0]
+    last = max(plot.times[-1], first + max(1.0, NOISE * abs(first)))  # a large step plus 1 is equal
     ticks = step_ticks if over_steps else clock_ticks
 
     def x(at: float) -> float:

@@ -144,6 +144,8 @@ class Waits:
         """Operations of a truncated dump that are pending, without it being known which they
         are."""
         by_pg = self.world.groups.by_pg[rank]
+        if not self.world.groups.groups:
+            return []  # no dump tells of any group: there is none to wait in
         for pg, status in self.world.dumps[rank].status.items():
             if status.enqueued != status.completed or by_pg.get(pg) in self._mixed:
                 return [self._add(("p2p", by_pg.get(pg, 0), rank, -1), None)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -220,3 +221,10 @@ def test_logs_are_found_in_a_log_dir(folder: Path) -> None:
     assert recorded_logs(folder.parent) == [folder]
     assert recorded_logs(folder.parents[1]) == [folder]
     assert recorded_logs(folder.parents[2] / "nowhere") == []
+
+
+def test_a_pipe_in_a_segments_place_holds_nobody_up(folder: Path) -> None:
+    first, *others = segments(folder)
+    first.unlink()
+    os.mkfifo(first)
+    assert segments(folder) == others

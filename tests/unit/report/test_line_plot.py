@@ -127,3 +127,8 @@ def test_series_of_no_calendar_are_left_out() -> None:
     told = plots_json((a_plot(1.0, 2.0),))
     assert read_plots(told) != ()
     assert read_plots(told.replace(b"1000.0", b"1e300")) == ()
+
+
+def test_steps_so_large_that_one_more_is_the_same_are_drawn() -> None:
+    plot = Plot(title="t", unit="s", promql="q", times=(2.0**62,), series=(("a", (1.0,)),))
+    assert line_plot(plot, over_steps=True) is not None

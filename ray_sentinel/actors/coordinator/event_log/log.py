@@ -292,9 +292,10 @@ def is_log_file(name: str) -> bool:
 
 
 def segments(folder: Path) -> list[Path]:
-    """The segments of a log, oldest first; of one that exists twice, the complete one."""
+    """The segments of a log, oldest first; of one that exists twice, the complete one. What is no
+    regular file is none: in a folder of somebody else's it may be anything."""
     found: dict[int, Path] = {}
-    for path in _files(folder):
+    for path in filter(Path.is_file, _files(folder)):
         number, known = _number(path), found.get(_number(path))
         if not path.name.endswith(_PART) and (known is None or known.name.endswith(_PACKED)):
             found[number] = path

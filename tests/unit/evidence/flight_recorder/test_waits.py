@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import ItemsView
 
+import msgspec
+
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, GroupStatus
 from ray_sentinel.evidence.flight_recorder.waits import Waits
@@ -44,3 +46,8 @@ def test_all_dumps_are_gone_through_a_few_times_however_many_are_cut_off() -> No
     waits = Waits(world)
     assert waits.fronts == {rank: [] for rank in range(RANKS)}
     assert counted.passes < RANKS
+
+
+def test_a_cut_dump_that_tells_of_no_group_waits_in_none() -> None:
+    dump = msgspec.structs.replace(cut(0), configs={}, status={7: GroupStatus(4, 3)})
+    assert Waits(World({0: dump})).fronts == {0: []}
