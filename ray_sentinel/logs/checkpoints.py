@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def scan_checkpoints(root: Path, now: float | None = None) -> CheckpointFacts:
 def _add(path: str, label: str, entries: list[FolderEntry], texts: dict[str, str]) -> None:
     try:
         status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return  # no writer makes such a file, and to open a FIFO would wait for one
         if label.rsplit("/", 1)[-1] in _TRACKERS and status.st_size < 4096:
             texts[label] = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import zipfile
 from pathlib import Path
@@ -77,3 +78,15 @@ def test_a_checkpoint_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     found = choose([tmp_path], (), scan_checkpoints)
     assert found.checkpoint is not None
     assert found.checkpoint.step == 10
+
+
+def test_what_is_no_file_of_a_writer_holds_nobody_up(tmp_path: Path) -> None:
+    whole = tmp_path / "step_10"
+    whole.mkdir()
+    torch_file(whole / "model.pt")
+    for name in ("latest", "step_10/model.safetensors", "step_10/trainer_state.json"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "latest_checkpointed_iteration.txt").symlink_to("/dev/zero")
+    assert [one.files for one in scan_checkpoints(tmp_path).checkpoints] == [1]
+    (skipped,) = choose([tmp_path], (), scan_checkpoints).skipped
+    assert skipped.endswith("model.safetensors: is empty")
