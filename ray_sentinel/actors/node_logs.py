@@ -24,7 +24,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel import regex as re
 from ray_sentinel.actors.deployment import cluster
-from ray_sentinel.actors.raylets import raylets
+from ray_sentinel.actors.raylets import trusted_raylets
 from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.text import one_line
 
@@ -127,14 +127,11 @@ def address_of(session: Path | None, given: str = "", proc: Path = Path("/proc")
     if given or session is None or where == "RAY_ADDRESS":
         return best
     real = session.resolve()
-    for pid, address in raylets(proc).items():
+    for pid, address in trusted_raylets(proc).items():
         arguments = memory_file(pid, "cmdline", proc) or b""
         if address and os.fsencode(real) in arguments:
             return address
-    try:
-        return (real.parent / "ray_current_cluster").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
+    return cluster.current_cluster(real.parent)
 
 
 def _workers(session: Path | None) -> list[str]:

@@ -13,12 +13,16 @@ from pathlib import Path
 
 from ray_sentinel import process
 from ray_sentinel.actors.loops import Loop
+from ray_sentinel.evidence_file import users_of
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.proc.proc_stat import parse_stat
 from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.progress.rank.own_process import raylet_above
+from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE, are_trusted
 
 log = logging.getLogger(__name__)
+
+_NOBODY = frozenset({-1})
 
 
 def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
@@ -30,11 +34,39 @@ def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
     }
 
 
+def trusted_raylets(proc: Path = Path("/proc")) -> dict[int, str]:
+    """Those of users whom we trust: a cluster that is found by its raylet can run any code as ours,
+    and anybody can start a process that looks like a raylet."""
+    found = raylets(proc)
+    return {pid: found[pid] for pid in found if are_trusted(_users(pid, proc))}
+
+
+def untrusted_raylets(proc: Path = Path("/proc")) -> list[str]:
+    """The others, in words: how the cluster of each is named."""
+    found = {(address, min(_users(pid, proc))) for pid, address in raylets(proc).items() if address}
+    return [
+        f"a raylet of user {user}, whose cluster is not joined unless it is named: --address "
+        f"{address}, or {TRUSTED_UIDS_VARIABLE}={user} to trust that user"
+        for address, user in sorted(found)
+        if not are_trusted([user])
+    ]
+
+
+def _users(pid: int, proc: Path) -> frozenset[int]:
+    """A process's users; one that nobody is for a process that has ended."""
+    try:
+        return users_of(pid, str(proc))
+    except (OSError, ValueError):
+        return _NOBODY
+
+
 def address_here() -> str:
-    """The address of the cluster that this process belongs to, or else this machine; empty if it
-    belongs to none."""
+    """The address of the cluster that this process belongs to, or else a trusted user's on this
+    machine; empty if there is none."""
     above = raylet_above(os.getpid())
-    return raylet_address(Path(f"/proc/{above}")) if above else next(iter(raylets().values()), "")
+    if above:
+        return raylet_address(Path(f"/proc/{above}"))
+    return next(iter(trusted_raylets().values()), "")
 
 
 def raylet_address(folder: Path) -> str:

@@ -21,6 +21,7 @@ from ray_sentinel.diagnose.logtext import (
     worker_facts,
 )
 from ray_sentinel.model.diagnosis import Figure
+from ray_sentinel.regular_file import open_regular, read_regular
 
 # Transformers' ``trainer_state.json``, which its trainer saves with every checkpoint.
 #
@@ -60,9 +61,7 @@ def _number(file: Path) -> float:
 
 def _total(file: Path) -> Total | None:
     try:
-        if file.stat().st_size > MOST_BYTES:
-            return None
-        state = msgspec.json.decode(file.read_bytes(), type=_State)
+        state = msgspec.json.decode(read_regular(file, MOST_BYTES), type=_State)
     except (OSError, ValueError, RecursionError):
         # A state that was being saved when the job ended; an earlier checkpoint has one, too.
         return None
@@ -124,7 +123,7 @@ def read_ends(file: Path, head: int = HEAD, tail: int = TAIL) -> Iterator[str]:
     """Lines of a file; of a large one only those at its beginning and end."""
     try:
         size = file.stat().st_size
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             if size <= head + tail:
                 yield from _lines(stream.read(size))
                 return

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -18,12 +19,19 @@ from typing import Any
 from ray_sentinel.actors import DEPENDENCIES, VENDOR
 from ray_sentinel.actors.deployment.environment import forget_identity, runtime_env
 from ray_sentinel.actors.names import NAMESPACE
-from ray_sentinel.actors.raylets import raylet_address, raylets
+from ray_sentinel.actors.raylets import (
+    raylet_address,
+    raylets,
+    trusted_raylets,
+    untrusted_raylets,
+)
 from ray_sentinel.errors import UnreachableError, unreached
 from ray_sentinel.kernel_files import parse_environ
+from ray_sentinel.path_walk import READ_FILE
 from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.progress.rank.own_process import raylet_above
 from ray_sentinel.text import port_number
+from ray_sentinel.trusted_path import are_trusted
 
 # Ray's token authentication: Ray's clients offer a token only where ``RAY_AUTH_MODE`` says so.
 #
@@ -68,6 +76,10 @@ PROBE_SECONDS = 2.0
 RAYLET_SECONDS = 5.0
 """Seconds that a node which is being started has to get its raylet."""
 
+CURRENT = "ray_current_cluster"
+"""The file in Ray's temp dir with the address of the cluster that was started last."""
+MOST_ADDRESS = 1 << 10
+
 _USES_TLS = "RAY_USE_TLS"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 """The first bytes of an HTTP/2 client: the preface and an empty SETTINGS frame."""
@@ -90,7 +102,9 @@ def candidates(
 ) -> list[tuple[str, str]]:
     """(address, where it was found) of clusters to try, best first.
 
-    A named cluster excludes all others: connecting to a different one would be wrong.
+    A named cluster excludes all others: connecting to a different one would be wrong. One that is
+    not named counts only if it is of a user whom we trust, because its control store can run any
+    code as ours.
     """
     if address and address != "auto":
         return [(address, "as asked for")]
@@ -101,13 +115,8 @@ def candidates(
     found = []
     if ancestor := address_of_ancestor(os.getpid(), proc):
         found.append((ancestor, "the Ray node that this process was started by"))
-    current = temp / "ray_current_cluster"
-    try:
-        text = current.read_text(encoding="utf-8").strip()
-    except OSError:
-        text = ""
-    if text:
-        found.append((text, str(current)))
+    if text := current_cluster(temp):
+        found.append((text, str(temp / CURRENT)))
     found.extend((other, "a raylet on this machine") for other in addresses_of_raylets(proc))
     return [pair for index, pair in enumerate(found) if pair[0] not in dict(found[:index])]
 
@@ -118,9 +127,23 @@ def address_of_ancestor(pid: int, proc: Path = Path("/proc")) -> str:
     return raylet_address(proc / str(raylet)) if raylet else ""
 
 
+def current_cluster(temp: Path) -> str:
+    """The address that Ray left in its temp dir when a cluster was started; empty where it did not,
+    or somebody else did: Ray lets all users write there."""
+    try:
+        handle = os.open(temp / CURRENT, READ_FILE)
+    except OSError:
+        return ""
+    with open(handle, "rb") as file:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or not are_trusted([info.st_uid]):
+            return ""
+        return file.read(MOST_ADDRESS).decode("utf-8", "replace").strip()
+
+
 def addresses_of_raylets(proc: Path = Path("/proc")) -> list[str]:
-    """Addresses of the clusters that have a node on this machine."""
-    return sorted(set(filter(None, raylets(proc).values())))
+    """Addresses of the clusters that have a node on this machine, by a user whom we trust."""
+    return sorted(set(filter(None, trusted_raylets(proc).values())))
 
 
 def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
@@ -241,7 +264,7 @@ def _reachable(address: str) -> str:
         if not problem:
             return target
         tried.append(f"{target} ({where}): {problem}")
-    story = "; ".join(tried) or (
+    story = "; ".join([*tried, *(untrusted_raylets() if not address else [])]) or (
         "RAY_ADDRESS is not set, /tmp/ray/ray_current_cluster is not there, "
         "and no raylet runs on this machine"
     )

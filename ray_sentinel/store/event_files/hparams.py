@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from ray_sentinel.errors import InputError
+from ray_sentinel.regular_file import open_regular
 from ray_sentinel.store.event_files.config import MAX_VALUE
 from ray_sentinel.store.event_files.find import find_event_files, find_files
 
@@ -49,7 +50,7 @@ def read_hparams(folder: Path, notes: list[str]) -> dict[str, str]:
     """
     file = folder / NAME
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             data = stream.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return {}

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from ray_sentinel.evidence.event_files.events import EventRecord, MalformedEvent, parse_event
 from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, next_good, scan
+from ray_sentinel.regular_file import open_regular
 
 CHUNK = 4 << 20
 """Bytes read at once; a longer record is still read whole."""
@@ -45,7 +46,7 @@ def read_events(file: Path, notes: list[str] | None = None) -> Iterator[EventRec
     notes = notes if notes is not None else []
     losses = _Losses()
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             for record in _records(stream, losses):
                 losses.records += 1
                 try:

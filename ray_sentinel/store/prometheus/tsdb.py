@@ -17,8 +17,11 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 from ray_sentinel.progress.proc.process_memory import memory_file
+from ray_sentinel.regular_file import open_regular, read_regular
 
 ULID = re.compile(r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")
+MOST_META_BYTES = 16 << 20
+"""Most bytes of a block's ``meta.json``, which names the blocks that it was made of."""
 FRESH_SECONDS = 120.0
 """Seconds since its last write within which a WAL belongs to a running Prometheus, here or on
 another machine."""
@@ -119,7 +122,7 @@ def inspect(folder: Path) -> Database:
 
 def _block(folder: Path) -> TsdbBlock:
     try:
-        meta = json.loads((folder / "meta.json").read_bytes())
+        meta = json.loads(read_regular(folder / "meta.json", MOST_META_BYTES))
         start, end = float(meta["minTime"]) / 1000, float(meta["maxTime"]) / 1000
         stats = meta.get("stats") or {}
         series, samples = int(stats.get("numSeries", 0)), int(stats.get("numSamples", 0))
@@ -130,7 +133,7 @@ def _block(folder: Path) -> TsdbBlock:
     index = folder / "index"
     # The index begins with this magic number; a torn one would keep all blocks from being opened.
     try:
-        with index.open("rb") as file:
+        with open_regular(index) as file:
             head = file.read(4)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:

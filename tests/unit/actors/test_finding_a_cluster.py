@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -9,14 +10,17 @@ import pytest
 
 from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.errors import UnreachableError
+from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 
 
-def raylet(proc: Path, pid: int, parent: int, address: str) -> None:
+def raylet(proc: Path, pid: int, parent: int, address: str, user: int | None = None) -> None:
     folder = proc / str(pid)
     folder.mkdir()
     comm = "raylet" if address else "python"
     (folder / "comm").write_text(comm + "\n")
     (folder / "cmdline").write_bytes(f"{comm}\0--gcs-address={address}\0".encode())
+    users = "\t".join([str(os.geteuid() if user is None else user)] * 4)
+    (folder / "status").write_text(f"Name:\t{comm}\nUid:\t{users}\nGid:\t{users}\n")
     rest = " ".join(["0"] * 40)
     (folder / "stat").write_text(f"{pid} ({comm}) S {parent} {rest}")
 
@@ -34,6 +38,28 @@ def test_clusters_are_tried_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     named = cluster.candidates("", {"RAY_ADDRESS": "x:1"}, proc, tmp_path)
     assert named == [("x:1", "RAY_ADDRESS")]
     assert cluster.candidates("y:2", {"RAY_ADDRESS": "x:1"}, proc, tmp_path)[0][0] == "y:2"
+
+
+def test_a_cluster_of_somebody_else_must_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    raylet(proc, 12, 1, "10.0.0.2:6379", user=4321)
+    assert cluster.candidates("", {}, proc, tmp_path) == []
+    monkeypatch.setenv(TRUSTED_UIDS_VARIABLE, "4321")
+    assert [name for name, _ in cluster.candidates("", {}, proc, tmp_path)] == ["10.0.0.2:6379"]
+
+
+def test_an_address_behind_a_link_or_a_pipe_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    current, other = tmp_path / "ray_current_cluster", tmp_path / "other"
+    other.write_text("10.0.0.3:6379")
+    current.symlink_to(other)
+    assert cluster.candidates("", {}, tmp_path / "proc", tmp_path) == []
+    current.unlink()
+    os.mkfifo(current)
+    assert cluster.candidates("", {}, tmp_path / "proc", tmp_path) == []
 
 
 class ClientServer:
