@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.checkpoints import Checkpoint, CheckpointFacts, FolderEntry, read_listing
+from ray_sentinel.regular_file import read_regular
 
 _TRACKERS = frozenset(
     {
@@ -51,9 +52,9 @@ def _add(path: str, label: str, entries: list[FolderEntry], texts: dict[str, str
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            return  # no writer makes such a file, and to open a FIFO would wait for one
+            return  # no writer makes such a file
         if label.rsplit("/", 1)[-1] in _TRACKERS and status.st_size < 4096:
-            texts[label] = Path(path).read_text(encoding="utf-8", errors="replace")
+            texts[label] = read_regular(Path(path), 4096).decode("utf-8", "replace")
     except OSError:
         return  # removed while we listed: old checkpoints go at any time
     entries.append(FolderEntry(path=label, size=status.st_size, modified=status.st_mtime))
