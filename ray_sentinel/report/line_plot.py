@@ -94,11 +94,12 @@ def line_plot(
     if low > 0 and low < 0.6 * high:
         low = 0.0
     if high - low <= NOISE * max(abs(low), abs(high)) or high - low < LEAST:
-        high, low = high + 1.0, (0.0 if low == 0.0 else low - 1.0)
+        wide = _apart(max(abs(low), abs(high)))
+        high, low = high + wide, (0.0 if low == 0.0 else low - wide)
     levels = round_ticks(low, high)
     low, high = levels[0], levels[-1]
     first = plot.times[0]
-    last = max(plot.times[-1], first + max(1.0, NOISE * abs(first)))  # a large step plus 1 is equal
+    last = max(plot.times[-1], first + _apart(first))
     ticks = step_ticks if over_steps else clock_ticks
 
     def x(at: float) -> float:
@@ -121,6 +122,11 @@ def line_plot(
         marks=tuple(placed_marks(plot.marks, first, last, x)),
         shade=_shade(shade, first, last, x),
     )
+
+
+def _apart(value: float) -> float:
+    """By how much the ends of an axis differ at least: a value above 2^53 is equal to the next."""
+    return max(1.0, NOISE * abs(value))
 
 
 def _is_drawn(value: float) -> bool:

@@ -129,6 +129,8 @@ def test_series_of_no_calendar_are_left_out() -> None:
     assert read_plots(told.replace(b"1000.0", b"1e300")) == ()
 
 
-def test_steps_so_large_that_one_more_is_the_same_are_drawn() -> None:
-    plot = Plot(title="t", unit="s", promql="q", times=(2.0**62,), series=(("a", (1.0,)),))
+@pytest.mark.parametrize("step", [0.0, 1.0, 2.0**62, -(2.0**62)])
+@pytest.mark.parametrize("value", [0.0, 1.0, 9.2e18, -9.2e18, 1e90])
+def test_numbers_so_large_that_one_more_is_the_same_are_drawn(step: float, value: float) -> None:
+    plot = Plot(title="t", unit="s", promql="q", times=(step,), series=(("a", (value,)),))
     assert line_plot(plot, over_steps=True) is not None
