@@ -6,6 +6,7 @@ records), tools (py-spy), and a reader for what the command printed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ from ray_sentinel.capture import session
 from ray_sentinel.cleanup_check import CleanupCheck
 from ray_sentinel.config import Config, load, safe_name
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
+from ray_sentinel.evidence_file import users_of
 from ray_sentinel.job_name import JobName
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.logs.triage_process import triage_in_process
@@ -41,9 +43,10 @@ from ray_sentinel.supervise.notify.notices import Notice
 from ray_sentinel.supervise.notify.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
-from ray_sentinel.supervise.run_folder import State
+from ray_sentinel.supervise.run_folder import RunFolder, State
 from ray_sentinel.supervise.supervisor import Supervisor
 from ray_sentinel.supervise.task import RunTask
+from ray_sentinel.trusted_path import are_trusted
 from ray_sentinel.watched_page import WatchedPage
 from ray_sentinel.whole_file import write_whole
 
@@ -127,7 +130,9 @@ def run(
         scan=scan_checkpoints,
         watch=watch_by(where, known.now) if where is not None else None,
         capture=lambda state, folder, why: capture(settings, state, folder, why),
-        steps=lambda attempt: last_step(reader, known.last, attempt),
+        steps=lambda attempt: last_step(
+            reader, known.last, attempt, lambda: users_of_attempt(task.folder, attempt)
+        ),
         clear=CleanupCheck(task.argv, task.environ, lambda: known.last, where).problem,
         say=say_masked,
         notify=lambda event, text: told.notify(run_notice(name, event, text)),
@@ -342,10 +347,16 @@ def capture(config: Config, state: State, folder: Path, why: str) -> str:
     return str(bundle)
 
 
-def last_step(reader: RecordReader, job: str, attempt: int) -> int | None:
-    """The least last step of the job's ranks: all have made it."""
+def last_step(
+    reader: RecordReader, job: str, attempt: int, users: Callable[[], frozenset[int]]
+) -> int | None:
+    """The least last step of the job's ranks: all have made it.
+
+    Root reads the records of all users, and any of them can leave one that stands still: besides
+    those of trusted users only those of the attempt's own ``users`` count.
+    """
     found = [
-        view.progress.step
+        view
         for view in reader.scan()
         if view.identity is not None
         and view.identity.job == job
@@ -353,7 +364,22 @@ def last_step(reader: RecordReader, job: str, attempt: int) -> int | None:
         and view.words is None
         and view.progress.step is not None
     ]
-    return min(found, default=None)
+    if not are_trusted({view.owner for view in found}):
+        known = users()
+        found = [view for view in found if are_trusted([view.owner]) or view.owner in known]
+    return min(
+        (view.progress.step for view in found if view.progress.step is not None), default=None
+    )
+
+
+def users_of_attempt(folder: Path, attempt: int) -> frozenset[int]:
+    """The users of the processes of an attempt of the run in ``folder``; none once it has ended."""
+    state = RunFolder(folder).state(attempt)
+    users: set[int] = set()
+    for one in descendants(state.keeper) if state is not None else ():
+        with contextlib.suppress(OSError, ValueError):  # it has just ended
+            users |= users_of(one.pid)
+    return frozenset(users)
 
 
 def auto_restart(

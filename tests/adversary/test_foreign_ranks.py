@@ -17,8 +17,9 @@ from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import MOST_OF_OTHERS, MOST_SAID, RecordReader
 from ray_sentinel.progress.watch import NodeWatch
+from ray_sentinel.supervised_run import last_step
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
-from tests.support.other_user import as_nobody, nobody_runs
+from tests.support.other_user import NOBODY, as_nobody, nobody_runs
 from tests.support.parts import needs_root
 from tests.support.waiting import eventually
 
@@ -99,6 +100,22 @@ def test_a_job_of_somebody_else_is_still_watched_by_root(open_folder: Path) -> N
         eventually(said.exists, "it has attached")
         ranks, _ = NodeWatch(NODE, folders=[theirs]).poll()
     assert [one.rank.id.rank for one in ranks if one.rank.process.pid == pid] == [3]
+
+
+def test_a_record_of_somebody_else_does_not_hold_a_run_up(open_folder: Path) -> None:
+    theirs, ours, said = open_folder / "theirs", open_folder / "ours", open_folder / "said"
+    writer = attach(ours, OURS)
+    writer.step(9)
+    reader = RecordReader([theirs, ours])
+    try:
+        with nobody_runs(attached, theirs, OURS, said):
+            eventually(said.exists, "it has attached")
+            assert len(reader.scan()) == 2
+            assert last_step(reader, OURS.job, 0, frozenset) == 9
+            assert last_step(reader, OURS.job, 0, lambda: frozenset({NOBODY})) == 7
+    finally:
+        writer.abandon()
+        reader.close()
 
 
 def many_records(folder: Path) -> None:
