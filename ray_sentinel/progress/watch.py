@@ -247,8 +247,8 @@ class NodeWatch:
 
     @property
     def _raylets(self) -> frozenset[int]:
-        own = () if self._raylet is None else (self._raylet,)
-        return self._peers | self._strangers | frozenset(own)
+        """Those of our cluster: what else is called a raylet may be anybody's program."""
+        return self._peers if self._raylet is None else self._peers | {self._raylet}
 
     def _snapshots(self, found: Iterable[DiscoveredRank]) -> tuple[RankSnapshot, ...]:
         snapshots = []
