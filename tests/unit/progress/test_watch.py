@@ -288,3 +288,23 @@ def test_a_rank_that_is_there_twice_is_said_once(machine):
     assert "rank 0 is there twice (pids 101 and 102): call attach(" in problem
     seen(watch)
     assert watch.problems == ()
+
+
+def of_user(machine: Machine, pid: int, user: int) -> None:
+    users = "\t".join([str(user)] * 4)
+    (machine.tree.root / str(pid) / "status").write_text(f"Uid:\t{users}\nGid:\t{users}\n")
+
+
+def test_what_another_user_runs_is_a_rank_below_a_raylet_of_our_cluster_only(machine, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for raylet in (10, 20, 30):
+        machine.raylet(raylet)
+    for pid, rank, parent, user in ((11, 0, 10, 4321), (31, 1, 30, 4321), (40, 2, 1, 4321)):
+        machine.rank(pid, rank, parent)
+        of_user(machine, pid, user)
+    for pid, rank, users in ((50, 3, 1000), (51, 4, 0)):
+        machine.rank(pid, rank)
+        of_user(machine, pid, users)
+    watch = machine.watch(raylet=10)
+    watch.set_peers([10, 20], strangers=[30])
+    assert seen(watch) == [(0, 11), (3, 50), (4, 51)]
