@@ -44,6 +44,8 @@ class RootMember(msgspec.Struct, frozen=True, kw_only=True):
     """Ray's id of the actor, in hex."""
     methods: tuple[str, ...] = ()
     """The calls that it runs."""
+    begun: dict[str, float] = {}
+    """When the oldest of these calls of each name began, in Unix time, according to Ray."""
     asked_in: tuple[str, ...] = ()
     """The calls of those that await an answer from it over a connection; for a driver, an empty
     name."""
@@ -260,12 +262,18 @@ def _called(root: GraphRoot, translated: RayFacts) -> Iterator[ChainLink]:
 
 def _member(node: WaitNode, translated: RayFacts) -> RootMember:
     known = translated.processes.known[node]
+    runs = [call for call in translated.runs(node) if call.name]
+    begun: dict[str, float] = {}
+    for call in runs:
+        if call.since is not None:
+            begun[call.name] = min(call.since, begun.get(call.name, call.since))
     return RootMember(
         process=known.process,
         role=known.role,
         label=known.label,
         actor=known.actor,
-        methods=tuple(call.name for call in translated.runs(node) if call.name),
+        methods=tuple(call.name for call in runs),
+        begun=begun,
         asked_in=translated.asked_in(node),
     )
 

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap, deque
 from collections.abc import Container, Iterable, Mapping
 from typing import Literal
@@ -139,8 +140,9 @@ def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[WaitsF
             if (node in on) == (edge.awaited in on):
                 found.setdefault(edge.awaited, []).append(edge)
     for reaching in found.values():
-        # Among two ways of the same length, the one through the running call says more.
-        reaching.sort(key=lambda edge: edge.how == QUEUED)
+        # Among two ways of the same length, the one through the running call says more, and the one
+        # through the oldest call that is running.
+        reaching.sort(key=lambda edge: (edge.how == QUEUED, edge.since or math.inf))
     return found
 
 

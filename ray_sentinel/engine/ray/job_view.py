@@ -32,6 +32,7 @@ from ray_sentinel.model.progress import may_be_restless
 from ray_sentinel.model.ray_calls import EndedCalls, FailedCall, RayCalls, RayDriver
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
+from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
 
 UNKNOWN_TIMEOUT = 120.0
 """Timeout (s) of an unknown method in a job whose other methods are known."""
@@ -238,6 +239,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """The longest ``round_timeout_in`` of any of these methods; None if none has one."""
         return max(filter(None, map(self.round_timeout_in, methods)), default=None)
 
+    def coroutine_limits(self, member: RootMember) -> Iterator[tuple[str, float]]:
+        """The methods that an actor runs, each with the time until which its oldest call may await
+        something of its own while others begin and end."""
+        for name, begun in member.begun.items():
+            if (limit := self.round_timeout_in(name)) is not None:
+                yield name, begun + max(UNKNOWN_TIMEOUT, limit)
+
     @property
     def timeout(self) -> float:
         """Seconds without a call that begins or ends that are normal in the job."""
@@ -435,6 +443,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
             timeout = self.longest_round_timeout(one.member.does)
             if one.restless_for is not None and one.began is not None and timeout is not None:
                 yield one.began + timeout
+
+    def awaiting_limits(self) -> Iterator[float]:
+        """``coroutine_limits`` of the actors that awaited something of their own in the last
+        look."""
+        for seen in self.roots:
+            for member in seen.root.processes if seen.root.why == OWN_WAIT else ():
+                yield from (limit for _, limit in self.coroutine_limits(member))
 
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""

@@ -100,8 +100,7 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
         # A case about the ranks would not show a circle.
         since = NEVER if seen.root.kind == "circle" else seen.first_at
         if kind and not _is_the_ranks(view, seen.root.processes, now, since):
-            ended = kind == "actor-dead"
-            yield _verdict(view, job, _ended(view, seen.root, now) if ended else seen.root, kind)
+            yield _verdict(view, job, _told(view, job, seen, kind, now), kind)
     for standing in job.standing.values():
         # All that is known of a call that is not reported to Ray is that somebody waits for it.
         if not standing.member.methods and standing.round_in is None:
@@ -228,7 +227,8 @@ def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
 def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     """Whether an actor holds up the whole job, and has done so for many times as long as its calls
     ever took; for several times as long, if the event loop of its coroutines has not run in looks
-    that are further apart than any call took.
+    that are further apart than any call took. Where other calls begin and end, one of its own must
+    have run for many times as long.
 
     Its calls may run in coroutines and threads, which its main thread does not show, although the
     timeout is otherwise measured by that thread. What the calls await may come from another
@@ -246,14 +246,25 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     if root.moves is not None and longest is not None:
         still = is_sure_after(seen.last_at - seen.unmoved_since, longest)
         timeout = call_timeout(longest) if still else timeout
-    if min(now - called_at, job.silence(now)) <= timeout:
-        return False
+    silent = min(now - called_at, job.silence(now)) > timeout
+    if not silent and not _late_coroutines(job, seen):
+        return False  # others begin and end, as usual
     held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}
     return all(
         (one.host, one.pid) in held_up
         for one in job.picture.processes
         if one.calls or one.role == "driver"
     )
+
+
+def _late_coroutines(job: RayJobView, seen: SeenRoot) -> tuple[str, ...]:
+    """The methods of an actor of whose calls one has awaited something for many times as long as
+    any ever took, the latest first. Others of its coroutines may go on meanwhile."""
+    if seen.root.why != OWN_WAIT:
+        return ()
+    found = job.coroutine_limits(seen.root.processes[0])
+    late = sorted((limit, name) for name, limit in found if limit < seen.last_at)
+    return tuple(name for _, name in late)
 
 
 def _standing_kind(
@@ -375,6 +386,21 @@ def _root_of(standing: StandingMember) -> WaitRoot:
         chain=(link,) if standing.called_by else (),
         sentence=f"{place}: {standing.place}",
     )
+
+
+def _told(
+    view: ClusterView, job: RayJobView, seen: SeenRoot, kind: FaultKind, now: float
+) -> WaitRoot:
+    """A root as it is reported."""
+    root = seen.root
+    if kind == "actor-dead":
+        return _ended(view, root, now)
+    late = _late_coroutines(job, seen)
+    if not late:
+        return root
+    # It also runs calls that go on.
+    member = msgspec.structs.replace(root.processes[0], methods=late)
+    return msgspec.structs.replace(root, processes=(member,))
 
 
 def _ended(view: ClusterView, root: WaitRoot, now: float) -> WaitRoot:
