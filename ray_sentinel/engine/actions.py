@@ -80,6 +80,8 @@ class AskEndedCalls(Action, frozen=True, tag="ask_ended_calls"):
     """Ray's job id, in hex."""
     running: bool = False
     """Whether to ask instead since when the calls that have not ended have been running."""
+    lenders: tuple[str, ...] = ()
+    """The other jobs whose actors the job has called."""
 
 
 class Capture(Action, frozen=True, tag="capture"):

@@ -308,8 +308,11 @@ class Engine:
             job.long_calls.asked_at = now
         return [
             *looks,
-            *(AskEndedCalls(ray_job=job.id) for job in untimed),
-            *(AskEndedCalls(ray_job=job.id, running=True) for job in unwatched),
+            *(AskEndedCalls(ray_job=job.id, lenders=job.lenders) for job in untimed),
+            *(
+                AskEndedCalls(ray_job=job.id, running=True, lenders=job.lenders)
+                for job in unwatched
+            ),
         ]
 
     def _apply_ray_look(self, event: events.RayJobLooked, now: float) -> None:

@@ -288,11 +288,11 @@ class Executor:
     def _ask_ended_calls(self, action: actions.AskEndedCalls) -> events.EndedCallsTold:
         address = ray.get_runtime_context().gcs_address
         if action.running:
-            running = running_since(running_calls(address, action.ray_job))
+            running = running_since(running_calls(address, action.ray_job, action.lenders))
             return events.EndedCallsTold(
                 time=self._clock.now(), ray_job=action.ray_job, running=running
             )
-        ended, changes = ended_calls(address, action.ray_job)
+        ended, changes = ended_calls(address, action.ray_job, action.lenders)
         return events.EndedCallsTold(
             time=self._clock.now(), ray_job=action.ray_job, ended=ended, changes=changes
         )

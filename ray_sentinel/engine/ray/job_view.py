@@ -59,6 +59,8 @@ FAILED_SECONDS = 30.0
 """Seconds before a wait began within which a call that failed may be what it waits for."""
 MOST_STACKS = 32
 """Most stacks of one job that are kept until the next look."""
+MOST_LENDERS = 10
+"""Most other jobs whose calls are asked for."""
 MOST_METHODS = 1000
 """Most methods of one job whose durations are learned."""
 
@@ -145,6 +147,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     ended_at: float | None = None
     asked_at: float | None = None
     looked_at: float | None = None
+    lenders: tuple[str, ...] = ()
+    """The other jobs whose actors it has called, as far as looks have shown calls of them."""
     picture: JobPicture | None = None
     """The picture of the last look."""
     notes: tuple[str, ...] = ()
@@ -297,6 +301,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
             return False
         last, rhythm = self.times_asked_at, self.has_rhythm
         news = self.changed_at > (last or 0.0)
+        if news and self.lenders:  # no title of the job shows the calls of lent actors
+            return last is None or now - last >= TIMES_AFTER
         if not (self.untimed and self.timeout > LEAST_TIMEOUT if rhythm else news):
             return False
         pace = TIMES_WITH_RHYTHM if rhythm else TIMES_WITHOUT
@@ -347,6 +353,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
         self.failed = calls.failed or self.failed
+        lent = (one.job for one in calls.actors if one.job != self.id)
+        self.lenders = tuple(dict.fromkeys((*lent, *self.lenders)))[:MOST_LENDERS]
         self.fruitless += 1
         self.record_times(calls.ended, calls.changes, now)
         begun = (call.since or 0.0 for call in calls.calls if call.state == "running")

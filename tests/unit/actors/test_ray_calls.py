@@ -120,6 +120,36 @@ def test_of_the_running_calls_the_oldest_of_each_name_counts() -> None:
     assert ControlStoreCalls(Replies()).running(JOB.hex()) == ()
 
 
+def test_what_a_job_has_called_of_lent_actors_is_among_its_ended_and_running_calls() -> None:
+    """An id ends with that of the job: 0200... has called ``Store.put``, its lender and a third
+    job ``Store.get``."""
+    lender, other = bytes([3, 0, 0, 0]), bytes([4, 0, 0, 0])
+    status = common_pb2.TaskStatus.Value
+
+    def events(filters: dict[str, Any], **_: object) -> Any:
+        reply = gcs_service_pb2.GetTaskEventsReply()
+        (job,) = (one["job_id"] for one in filters["job_filters"])
+        made = [(JOB, "f")] if job == JOB else [(JOB, "Store.put"), (lender, "Store.get")]
+        for maker, name in (*made, *(((other, "Store.get"),) if job == lender else ())):
+            number = len(reply.events_by_task) + 1
+            event = reply.events_by_task.add(task_id=bytes([number]) * 20 + job, job_id=job)
+            event.task_info.type, event.task_info.name = "NORMAL_TASK", name
+            event.task_info.parent_task_id = bytes(20) + maker
+            event.state_updates.state_ts_ns[status("RUNNING")] = 100 * 10**9
+            if filters["state_filters"] == [{"predicate": "EQUAL", "state": "FINISHED"}]:
+                event.state_updates.state_ts_ns[status("FINISHED")] = 103 * 10**9
+        return reply
+
+    store = ControlStoreCalls(Replies(GetTaskEvents=events))
+    assert store.ended(JOB.hex())[0].keys() == {"f"}
+    ended, changes = store.ended(JOB.hex(), (lender.hex(),))
+    assert {name: one.count for name, one in ended.items()} == {"f": 1, "Store.put": 1}
+    assert changes == (100, 103)
+    assert {call.name for call in store.running(JOB.hex())} == {"f"}
+    running = store.running(JOB.hex(), (lender.hex(),))
+    assert {call.name for call in running} == {"f", "Store.put"}
+
+
 class Lent:
     """A store with an ended job, of which two actors live, and a driver that has called one of
     them, which has called the other. A third job calls that one, too."""

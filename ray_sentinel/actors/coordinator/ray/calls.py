@@ -66,17 +66,21 @@ def unfinished_calls(address: str, job: str = "", *, times: bool = False) -> Ray
         return ControlStoreCalls(store).fetch(time.time(), job, times=times)
 
 
-def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-    """The calls of a job (Ray's id, in hex) that ended successfully, by name; and the last whole
-    Unix seconds in which any of them began or ended. Both are empty if Ray does not report them."""
+def ended_calls(
+    address: str, job: str, lenders: Collection[str] = ()
+) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+    """The calls of a job (Ray's id, in hex) that ended successfully, by name, with those that it
+    has made to actors of the ``lenders``, other jobs; and the last whole Unix seconds in which any
+    of them began or ended. Both are empty if Ray does not report them."""
     with RayStore(address) as store:
-        return ControlStoreCalls(store).ended(job)
+        return ControlStoreCalls(store).ended(job, lenders)
 
 
-def running_calls(address: str, job: str) -> tuple[RayCall, ...]:
-    """The calls of a job (Ray's id, in hex) that are running; empty if Ray does not report them."""
+def running_calls(address: str, job: str, lenders: Collection[str] = ()) -> tuple[RayCall, ...]:
+    """The calls of a job (Ray's id, in hex) that are running, also at actors of the ``lenders``;
+    empty if Ray does not report them."""
     with RayStore(address) as store:
-        return ControlStoreCalls(store).running(job)
+        return ControlStoreCalls(store).running(job, lenders)
 
 
 class ControlStoreCalls:
@@ -166,23 +170,38 @@ class ControlStoreCalls:
             problem="; ".join(self._problems),
         )
 
-    def ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+    def ended(
+        self, job: str, lenders: Collection[str] = ()
+    ) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
         """``ended_calls``, of all jobs or one."""
         nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
-        found = self._asked("ended calls", lambda: self._ended(job), nothing)
+        finished = [{"predicate": "EQUAL", "state": "FINISHED"}]
+
+        def read() -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+            reply = self._made_by(job, lenders, finished)
+            return ray_replies.ended_of(reply), ray_replies.changes_of(reply)
+
+        found = self._asked("ended calls", read, nothing)
         return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)
 
-    def running(self, job: str) -> tuple[RayCall, ...]:
+    def running(self, job: str, lenders: Collection[str] = ()) -> tuple[RayCall, ...]:
         """``running_calls``."""
         others = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_WAITING)]
         found = self._asked(
             "running calls",
-            lambda: ray_replies.calls_of(
-                self._events(MOST_CALLS, state_filters=others, job_filters=_of_job(job))
-            ),
+            lambda: ray_replies.calls_of(self._made_by(job, lenders, others)),
             (),
         )
         return cast("tuple[RayCall, ...]", found)
+
+    def _made_by(self, job: str, lenders: Collection[str], states: list[dict[str, Any]]) -> Any:
+        """The calls in some states of a job, or of all; with those that it has made to actors of
+        the lenders, under whose jobs Ray files them."""
+        reply = self._events(MOST_CALLS, state_filters=states, job_filters=_of_job(job))
+        for lender in lenders:
+            lent = self._events(MOST_CALLS, state_filters=states, job_filters=_of_job(lender))
+            reply.events_by_task.extend(ray_replies.made_in(lent, job))
+        return reply
 
     def _asked(self, what: str, ask: Callable[[], Any], nothing: Any) -> Any:
         try:
@@ -306,11 +325,6 @@ class ControlStoreCalls:
             if entry.class_name in several and key not in self._made_at:
                 self._missed[key] = self._missed.get(key, 0) + 1
         return self._made_at
-
-    def _ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-        finished = [{"predicate": "EQUAL", "state": "FINISHED"}]
-        reply = self._events(MOST_CALLS, state_filters=finished, job_filters=_of_job(job))
-        return ray_replies.ended_of(reply), ray_replies.changes_of(reply)
 
     def _failed(self, job: str, at: float) -> tuple[FailedCall, ...]:
         failed = [{"predicate": "EQUAL", "state": "FAILED"}]

@@ -144,6 +144,13 @@ def made_at(reply: Any) -> Iterator[tuple[bytes, float]]:
             yield event.task_id[:MOST_ID], min(times) / 1e9
 
 
+def made_in(reply: Any, job: str) -> Iterator[Any]:
+    """The calls in a ``GetTaskEventsReply`` that were made in a job (Ray's id, in hex): the id of
+    any call ends with that of the job that it is filed under (``TaskID::JobId``)."""
+    id_ = bytes.fromhex(job)
+    return (one for one in reply.events_by_task if one.task_info.parent_task_id.endswith(id_))
+
+
 def groups_of(reply: Any) -> tuple[PendingGroup, ...]:
     """The groups that are not placed, from a ``GetAllPlacementGroupReply``."""
     return tuple(
