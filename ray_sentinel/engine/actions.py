@@ -70,6 +70,9 @@ class LookAtRayJob(Action, frozen=True, tag="look_at_ray_job"):
     """Ray's job id, in hex."""
     times: bool = False
     """Whether to ask also how long its ended calls took."""
+    deployments: tuple[str, ...] = ()
+    """The deployments of Ray Serve, by their job names, whose replicas to look at, whichever job
+    has made them."""
 
 
 class AskEndedCalls(Action, frozen=True, tag="ask_ended_calls"):

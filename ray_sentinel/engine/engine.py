@@ -26,7 +26,7 @@ from ray_sentinel.engine.incidents import asking, milestones
 from ray_sentinel.engine.incidents.lifecycle import ROUND_OVERDUE, IncidentLifecycle
 from ray_sentinel.engine.incidents.store import IncidentStore, Key
 from ray_sentinel.engine.jobs import JobKey
-from ray_sentinel.engine.ray.waits import ray_job_of, served_late
+from ray_sentinel.engine.ray.waits import late_deployments, may_wait_for, ray_job_of
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.shedding import drop_oldest
@@ -291,11 +291,15 @@ class Engine:
                 view.open_incidents[key] = (*view.open_incidents.get(key, ()), case.incident_id)
         suspected = (ray_job_of(view, case.job) for case in cases)
         asked_for = [job.id for job in suspected if job is not None]
-        asked_for += sorted(served_late(view, now))
+        deployments = late_deployments(view, now)
+        asked_for += sorted(may_wait_for(view, deployments, now))
         due = view.ray.due(now, asked_for, [case.job.ray_job for case in cases])
         for job in due:
             job.asked_at = now
-        looks = [LookAtRayJob(ray_job=job.id, times=job.wants_times()) for job in due]
+        looks = [
+            LookAtRayJob(ray_job=job.id, times=job.wants_times(), deployments=deployments)
+            for job in due
+        ]
         untimed = [job for job in view.ray.running() if job not in due and job.lacks_times(now)]
         for job in untimed:
             job.ask_times(now)

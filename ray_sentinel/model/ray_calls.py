@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
@@ -167,10 +168,11 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be queried, and why."""
 
 
-def of_job(known: RayCalls, job: str) -> RayCalls:
-    """The part that concerns one job: of other jobs, only the actors that it has called."""
+def of_job(known: RayCalls, job: str, serving: Collection[str] = ()) -> RayCalls:
+    """The part that concerns one job: of other jobs, only the actors that it has called, and those
+    that are ``serving`` (their ids), which it may have called without Ray's knowledge."""
     calls = tuple(call for call in known.calls if call.job == job)
-    called = {call.actor for call in calls}
+    called = {*serving, *(call.actor for call in calls)}
     return msgspec.structs.replace(
         known,
         drivers=tuple(driver for driver in known.drivers if driver.job == job),

@@ -39,11 +39,13 @@ class JobProcesses:
                 node = self._add(process, driver.job, "driver", "driver")
                 self._by_driver[driver.job] = node
         jobs = {driver.job for driver in ray.drivers}
-        # One that outlives its job, or is lent by another, belongs to who has called it first.
+        # One that outlives its job, or is lent by another, belongs to who has called it first. Of
+        # replicas of Ray Serve no calls are known: they are looked at for a job that may wait.
         callers = {call.actor: call.job for call in reversed(ray.calls) if call.actor}
+        only = ray.drivers[0].job if len(ray.drivers) == 1 else ""
         for actor in ray.actors:
             if process := started.get((actor.node, actor.pid)):
-                job = actor.job if actor.job in jobs else callers.get(actor.id, actor.job)
+                job = actor.job if actor.job in jobs else callers.get(actor.id, only or actor.job)
                 node = self._add(process, job, actor.kind, actor.label, actor.id)
                 self._by_actor[actor.id] = node
         made = {creation_id(actor.id): actor for actor in ray.actors}

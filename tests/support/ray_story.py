@@ -7,7 +7,7 @@ second; a look that it asks for is answered two seconds later, by what is true t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -31,6 +31,7 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.ray.long_calls import running_since
+from ray_sentinel.engine.telemetry.inference import deployment_of
 from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident
@@ -440,7 +441,7 @@ class RayStory:
     def _calls(self, call: RayCall) -> None:
         self.calls.append(call)
 
-    def _known(self) -> RayCalls:
+    def _known(self, deployments: Collection[str] = ()) -> RayCalls:
         drivers = [one for one in self.processes if not one.kind]
         living = {one.job for one in drivers}
         called = {call.actor for call in self.calls}
@@ -468,7 +469,12 @@ class RayStory:
                     pid=one.pid if one.actor_state == "ALIVE" else 0,
                 )
                 for one in self.processes
-                if one.kind and (one.job in living or one.actor in called)
+                if one.kind
+                and (
+                    one.job in living
+                    or one.actor in called
+                    or deployment_of(one.kind) in deployments
+                )
             ),
             calls=tuple(self.calls),
             groups=self.groups,
@@ -577,7 +583,9 @@ class RayStory:
                 )
 
     def _look(self, action: LookAtRayJob) -> RayLook:
-        calls = of_job(self._known(), action.ray_job)
+        known = self._known(action.deployments)
+        serving = {a.id for a in known.actors if deployment_of(a.kind) in action.deployments}
+        calls = of_job(known, action.ray_job, serving)
         called = {actor.id for actor in calls.actors if actor.job != action.ray_job}
         lent = [one for one in self.processes if one.actor in called]
         mine = [*self.of(action.ray_job), *lent, *self.below]

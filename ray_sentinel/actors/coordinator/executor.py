@@ -279,7 +279,13 @@ class Executor:
         looked at again."""
         try:
             agents = self._fleet.handles()
-            look = gather_look(ray, action.ray_job, times=action.times, agents=agents)
+            look = gather_look(
+                ray,
+                action.ray_job,
+                times=action.times,
+                agents=agents,
+                deployments=action.deployments,
+            )
         except (ray.exceptions.RayError, RuntimeError, OSError) as error:
             log.warning("job %s could not be looked at: %s", action.ray_job, error)
             look = RayLook(calls=RayCalls(), notes=(f"it could not be looked at: {error}",))

@@ -353,7 +353,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
         self.failed = calls.failed or self.failed
-        lent = (one.job for one in calls.actors if one.job != self.id)
+        called = {call.actor for call in calls.calls}
+        lent = (one.job for one in calls.actors if one.job != self.id and one.id in called)
         self.lenders = tuple(dict.fromkeys((*lent, *self.lenders)))[:MOST_LENDERS]
         self.fruitless += 1
         self.record_times(calls.ended, calls.changes, now)

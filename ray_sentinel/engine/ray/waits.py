@@ -8,7 +8,7 @@ function on a CPU, only if it has not rested for many times as long as its calls
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -308,18 +308,25 @@ def _thread_is_stuck(
     return seen and now - since > call_timeout(longest)
 
 
-def served_late(view: ClusterView, now: float) -> frozenset[str]:
-    """The ids of the Ray jobs in which a Ray Serve deployment has a request and none has ended for
-    longer than usual, or soon will not have."""
-    late = {
+def late_deployments(view: ClusterView, now: float) -> tuple[str, ...]:
+    """The job names of the deployments of Ray Serve that have a request, and of which none has
+    ended for longer than usual, or soon will not have."""
+    return tuple(
         job
         for job, one in served(view, now).items()
         if one.ended >= RHYTHM and now - one.ended_at > call_timeout(one.longest) - EARLY_SECONDS
-    }
-    if not late:
-        return frozenset()
+    )
+
+
+def may_wait_for(view: ClusterView, deployments: Collection[str], now: float) -> set[str]:
+    """The ids of the Ray jobs that may wait for deployments of Ray Serve: those that have made
+    them, and any that is silent, because Ray is not told who has called a replica."""
+    if not deployments:
+        return set()
     actors = view.ray.table.actors
-    return frozenset(actor.job for actor in actors if deployment_of(actor.kind) in late)
+    made = {actor.job for actor in actors if deployment_of(actor.kind) in deployments}
+    early = LEAST_TIMEOUT - EARLY_SECONDS
+    return made | {job.id for job in view.ray.running() if job.silence(now) > early}
 
 
 def _round_kind(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from ray_sentinel.actors.hosts import RayNode, ray_nodes
 from ray_sentinel.actors.messages import Connections, Sampled, pack, unpack
 from ray_sentinel.actors.names import NAMESPACE, agent_name
 from ray_sentinel.actors.ray_api import last_line
+from ray_sentinel.engine.telemetry.inference import deployment_of
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import LookedAt, RayCalls, RayLook, of_job
@@ -54,14 +55,23 @@ def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
 
 
 def gather_look(
-    ray: Any, job: str = "", *, times: bool = False, agents: Mapping[str, Any] | None = None
+    ray: Any,
+    job: str = "",
+    *,
+    times: bool = False,
+    agents: Mapping[str, Any] | None = None,
+    deployments: Collection[str] = (),
 ) -> RayLook:
-    """The raw evidence of ``inspect_jobs``; of only one job if ``job`` (Ray's id, in hex) is given.
-    With ``times``, it also asks how long ended calls took. ``agents`` are the known handles by node
-    id; the others are looked up."""
-    calls = unfinished_calls(ray.get_runtime_context().gcs_address, job, times=times)
+    """The raw evidence of ``inspect_jobs``; of only one job if ``job`` (Ray's id, in hex) is given,
+    and of the replicas of some ``deployments`` (see ``LookAtRayJob``). With ``times``, it also asks
+    how long ended calls took. ``agents`` are the known handles by node id; the others are looked
+    up."""
+    calls = unfinished_calls(
+        ray.get_runtime_context().gcs_address, job, times=times, deployments=deployments
+    )
     if job:
-        calls = of_job(calls, job)
+        replicas = {one.id for one in calls.actors if deployment_of(one.kind) in deployments}
+        calls = of_job(calls, job, replicas)
     nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
     wanted, asking = _pids(calls, nodes), _Agents(ray, agents or {})
     rounds: list[dict[tuple[str, int], StackFact]] = []

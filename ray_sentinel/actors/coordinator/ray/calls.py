@@ -18,6 +18,7 @@ from ray_sentinel.actors.coordinator.ray import replies as ray_replies
 from ray_sentinel.actors.coordinator.ray.failed_calls import MOST_FAILED, last_failures
 from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
 from ray_sentinel.actors.coordinator.ray.store import RayStore
+from ray_sentinel.engine.telemetry.inference import deployment_of
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.placement import PlacedGroup, Placement
 from ray_sentinel.model.ray_calls import (
@@ -55,15 +56,20 @@ _UNPLACED = ("PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT")
 _WAITING = (*_UNPLACED, "SUBMITTED_TO_WORKER", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY")
 
 
-def unfinished_calls(address: str, job: str = "", *, times: bool = False) -> RayCalls:
+def unfinished_calls(
+    address: str, job: str = "", *, times: bool = False, deployments: Collection[str] = ()
+) -> RayCalls:
     """What the control store at ``address`` (HOST:PORT) knows now; the calls are those of one job
     where ``job`` (Ray's id, in hex) is given. ``times``: also how long ended calls took.
+    ``deployments``: those of Ray Serve, by their job names, whose replicas are among the actors
+    although their job has ended.
 
     A part that it does not answer, or that this version of Ray does not have, is named in
     ``problem`` and left out.
     """
     with RayStore(address) as store:
-        return ControlStoreCalls(store).fetch(time.time(), job, times=times)
+        now = time.time()
+        return ControlStoreCalls(store).fetch(now, job, times=times, deployments=deployments)
 
 
 def ended_calls(
@@ -121,11 +127,19 @@ class ControlStoreCalls:
         )
         return self._known
 
-    def fetch(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
+    def fetch(
+        self,
+        at: float,
+        job: str = "",
+        *,
+        times: bool = False,
+        deployments: Collection[str] = (),
+    ) -> RayCalls:
         """The table with the calls that have not ended, of all jobs or one, and the free resources;
         with ``times`` also how long those that ended successfully took. Of the actors whose jobs
-        have ended, it has those that were called. What a job calls of another job's actors, and
-        what these call for it, is among its calls, although Ray files it under the actors' job."""
+        have ended, it has those that were called, and replicas of the ``deployments``. What a job
+        calls of another job's actors, and what these call for it, is among its calls, although Ray
+        files it under the actors' job."""
         table = self.table(at)
         known = {driver.job for driver in table.drivers}
         calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
@@ -135,7 +149,12 @@ class ControlStoreCalls:
         calls = tuple(_by_makers(calls, {job} if job else known, table.actors))
         calls = self._asked("workers", lambda: tuple(self._with_workers(calls, at)), calls)
         called = {call.actor for call in calls if call.job in known}
-        actors = (*table.actors, *(actor for actor in self._outliving if actor.id in called))
+        outliving = (
+            actor
+            for actor in self._outliving
+            if actor.id in called or deployment_of(actor.kind) in deployments
+        )
+        actors = (*table.actors, *outliving)
         living = {actor.id for actor in actors}
         free_on = self._asked("free resources", self._free, {})
         waits = [one.since for one in table.groups if one.job == job or not job]
