@@ -22,7 +22,7 @@ from ray_sentinel.waitgraph.facts import (
     WaitsFor,
     call_node,
 )
-from ray_sentinel.waitgraph.group_needs import group_need
+from ray_sentinel.waitgraph.group_needs import GroupNeed, group_need
 from ray_sentinel.waitgraph.job_processes import creation_id
 
 RAY = "ray"
@@ -148,14 +148,40 @@ class UnmetNeeds:
         return node
 
     def _has_room(self, call: RayCall) -> bool:
-        """Whether a node has free what a call needs, as far as Ray tells. Ray lists a call in one
-        state until it has both a node and a worker there, and starts only a few workers at a
-        time. Which nodes have the labels that a call requests is not known here."""
-        starts = call.kind in ("task", "actor-creation") and not call.selectors
-        return starts and any(
+        """Whether a node, or the placement group in which a call must run, has free what it needs,
+        as far as Ray tells. Ray lists a call in one state until it has both a place and a worker
+        there, and starts only a few workers at a time."""
+        if call.kind not in ("task", "actor-creation"):
+            return False
+        if (need := group_need(call.needs)) is not None:
+            return self._has_room_in_group(need)
+        return any(
             all(free.get(name, 0.0) >= most for name, most in call.needs.items())
-            for free in self._ray.free_on.values()
+            for node, free in self._ray.free_on.items()
+            if self._has_labels(node, call)
         )
+
+    def _has_labels(self, node: str, call: RayCall) -> bool:
+        """Whether a node is known to have the labels that a call requests."""
+        labels = self._ray.placement.labels_on.get(node) if self._ray.placement else None
+        asked = call.selectors
+        return not asked or (labels is not None and any(satisfies(labels, one) for one in asked))
+
+    def _has_room_in_group(self, need: GroupNeed) -> bool:
+        """Whether nobody is known to hold what is needed of a placed group. Ray counts what it has
+        given to a call that has no worker yet as used."""
+        group, placement = self._placed.get(need.group), self._ray.placement
+        if group is None or placement is None:
+            return False
+        holders = [one for one in placement.in_groups if one.group == need.group]
+        for number, bundle in enumerate(group.bundles):
+            inside = [one.holds for one in holders if one.bundle in (None, number)]
+            if need.bundle in (None, number) and all(
+                bundle.get(name, 0.0) - sum(held.get(name, 0.0) for held in inside) >= most
+                for name, most in need.amounts.items()
+            ):
+                return True
+        return False
 
     def _may_be_held(self, call: RayCall) -> bool:
         """Whether a node is large enough for a call, as far as that is known."""
@@ -210,6 +236,22 @@ def need_text(needs: Mapping[str, float], selectors: tuple[dict[str, str], ...] 
     if not free and not labels:
         return "a worker to run in"
     return f"{_NODE_KEY}{', '.join(filter(None, (free, labels)))}"
+
+
+def satisfies(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether a node with these labels satisfies a selector, in Ray's syntax.
+
+    >>> satisfies({"kind": "h100"}, {"kind": "in(a100,h100)"}), satisfies({}, {"kind": "!h100"})
+    (True, True)
+    """
+    return all(_meets(labels.get(key), value) for key, value in selector.items())
+
+
+def _meets(has: str | None, wanted: str) -> bool:
+    unlike, text = wanted.startswith("!"), wanted.removeprefix("!")
+    listed = text[3:-1] if text.startswith("in(") and text.endswith(")") else None
+    values = [text] if listed is None else [value.strip() for value in listed.split(",")]
+    return (has in values) != unlike
 
 
 def labels_text(selectors: tuple[dict[str, str], ...]) -> str:

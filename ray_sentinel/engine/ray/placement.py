@@ -17,6 +17,7 @@ from ray_sentinel.waitgraph.unmet import (
     group_text,
     labels_text,
     need_text,
+    satisfies,
 )
 
 MOST_ASKED = 64
@@ -135,22 +136,6 @@ def _never_labelled(
         if not any(satisfies(node, {key: value}) for node in nodes):
             return f"no node has the label {key}={value}"
     return f"no node has the labels {labels_text((dict(unmet[0]),))}"
-
-
-def satisfies(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Whether a node with these labels satisfies a selector, in Ray's syntax.
-
-    >>> satisfies({"kind": "h100"}, {"kind": "in(a100,h100)"}), satisfies({}, {"kind": "!h100"})
-    (True, True)
-    """
-    return all(_meets(labels.get(key), value) for key, value in selector.items())
-
-
-def _meets(has: str | None, wanted: str) -> bool:
-    unlike, text = wanted.startswith("!"), wanted.removeprefix("!")
-    listed = text[3:-1] if text.startswith("in(") and text.endswith(")") else None
-    values = [text] if listed is None else [value.strip() for value in listed.split(",")]
-    return (has in values) != unlike
 
 
 def _of_autoscaler(group: PendingGroup, placement: Placement) -> str:

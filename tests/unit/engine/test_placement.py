@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.engine.ray.placement import never, satisfies
+from ray_sentinel.engine.ray.placement import never
 from ray_sentinel.model.placement import PlacedGroup, Placement, ResourceHolder
 from ray_sentinel.model.ray_calls import PendingGroup, RayCall
+from ray_sentinel.waitgraph.unmet import satisfies
 from tests.support.ray_story import JOB, PLACES, RayStory, driver
 
 NODES = ({"CPU": 8.0, "GPU": 4.0}, {"CPU": 64.0}, {"CPU": 8.0, "GPU": 4.0})
@@ -164,6 +165,16 @@ def asks(
     needs: dict[str, float], *selectors: dict[str, str], placement: Placement | None = FULL
 ) -> str:
     """The summary of a job whose driver waits for a task."""
+    story = waits_for(needs, *selectors, placement=placement)
+    story.run(60)
+    assert story.incident().kind == "pending"
+    return story.incident().summary
+
+
+def waits_for(
+    needs: dict[str, float], *selectors: dict[str, str], placement: Placement | None = FULL
+) -> RayStory:
+    """A job whose driver waits for a task."""
     main = driver()
     story = RayStory([main])
     story.drives(main)
@@ -174,9 +185,7 @@ def asks(
         )
     )  # fmt: skip
     story.placed, story.placement = (SMALL,), placement
-    story.run(60)
-    assert story.incident().kind == "pending"
-    return story.incident().summary
+    return story
 
 
 @pytest.mark.parametrize(
@@ -237,6 +246,39 @@ def test_a_node_with_the_label_may_be_too_small_or_full() -> None:
     assert asks({"CPU": 6.0}, {"kind": "b200"}, placement=None) == (
         "nothing in the cluster has a node with 6 CPU free, labelled kind=b200; 1 process waits"
     ), "the labels of nodes are not known"
+
+
+@pytest.mark.parametrize(
+    ("needs", "selectors"),
+    [
+        ({f"CPU_group_0_{GROUP}": 1.0}, ()),
+        ({f"CPU_group_{GROUP}": 0.5}, ()),
+        ({f"bundle_group_{GROUP}": 0.001}, ()),
+        ({"CPU": 1.0}, ({"kind": "h100"},)),
+        ({}, ({"kind": "b200"}, {"zone": "b"})),
+    ],
+    ids=["bundle", "group", "nothing-of-a-group", "label", "nothing-of-a-label"],
+)
+def test_a_worker_may_take_long_to_start_where_there_is_room(
+    needs: dict[str, float], selectors: tuple[dict[str, str], ...]
+) -> None:
+    """Nobody is known to hold what is asked for, of a group or of a node with the labels."""
+    roomy = msgspec.structs.replace(FULL, in_groups=(inside("first", 1.0, 0), inside("any", 0.5)))
+    if f"CPU_group_0_{GROUP}" in needs:
+        roomy = msgspec.structs.replace(FULL, in_groups=(inside("other", 1.0, 1),))
+    story = waits_for(needs, *selectors, placement=roomy)
+    story.free_on = {"node1": {"CPU": 0.0}, "node2": {"CPU": 4.0}}
+    story.run(90)
+    assert story.engine.incidents() == ()
+    story.run(60)
+    assert story.incident().summary.startswith("Ray starts no worker for score, although ")
+
+
+def test_room_on_nodes_without_the_label_is_of_no_use() -> None:
+    story = waits_for({"CPU": 6.0}, {"kind": "h100"})
+    story.free_on = {"node1": {"CPU": 64.0}, "node2": {"CPU": 4.0}}
+    story.run(40)
+    assert story.incident().summary.startswith("nothing in the cluster has a node with 6 CPU free")
 
 
 def test_a_group_whose_bundles_ask_for_labels() -> None:
