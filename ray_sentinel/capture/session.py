@@ -18,6 +18,7 @@ import msgspec
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import read_schedule, uses_cuda
+from ray_sentinel.capture.timed_sleep import wakes_at
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import CaptureConfig, safe_name
@@ -67,13 +68,17 @@ def sample_processes(
 
 
 def _with_schedule(fact: StackFact) -> StackFact:
-    """The fact with how often its thread was put on a CPU: the tools do not wake what they sample,
-    so only a thread that runs has a higher number later."""
-    found = None if fact.tid is None else read_schedule(fact.process.pid, fact.tid)
-    if found is None:
+    """The fact with how often its thread was put on a CPU, and until when it sleeps: the tools do
+    not wake what they sample, so only a thread that runs has a higher number later."""
+    pid, tid = fact.process.pid, fact.tid
+    if tid is None or (found := read_schedule(pid, tid)) is None:
         return fact
-    wanted = found.cpu_seconds + found.delay_seconds
-    return msgspec.structs.replace(fact, switches=found.switches, wanted=wanted)
+    return msgspec.structs.replace(
+        fact,
+        switches=found.switches,
+        wanted=found.cpu_seconds + found.delay_seconds,
+        wakes_at=wakes_at(pid, tid) if fact.activity == "sleep" else None,
+    )
 
 
 def _harmless(process: ProcessId, deadline: float, *, follows: bool = False) -> list[Traced]:

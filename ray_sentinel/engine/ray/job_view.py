@@ -460,6 +460,19 @@ class RayJobView(msgspec.Struct, kw_only=True):
             for member in seen.root.processes if seen.root.why == OWN_WAIT else ():
                 yield from (limit for _, limit in self.coroutine_limits(member))
 
+    def only_sleeps(self, process: ProcessId, since: float) -> bool:
+        """Whether a process was seen in a sleep that ends by itself, within ``UNKNOWN_TIMEOUT``
+        after ``since``, like a pause between two rounds. One that goes on sleeping, as who polls
+        does, is told after that time."""
+        ends = self.sleep_ends(process)
+        return ends is not None and ends <= since + UNKNOWN_TIMEOUT
+
+    def sleep_ends(self, process: ProcessId) -> float | None:
+        """When the sleep ends in which a process was in the last look; None if it was in none, or
+        that is not known."""
+        fact = self.stacks.get(process)
+        return fact.wakes_at if fact is not None else None
+
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""
         return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]

@@ -134,8 +134,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if standing is not None and standing.at_device:
         return _standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
-        stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
-        return "driver-stuck" if stuck and job.silence(now) > job.timeout else None
+        stuck = track is not None and _driver_stands(job, seen, track, now)
+        return "driver-stuck" if stuck else None
     if root.kind == "works":
         return _round_kind(view, job, standing, now) if standing is not None else None
     if root.kind == "mute" and _unnoticed_end(view, member, now):
@@ -145,6 +145,18 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         return "unknown" if sure else None
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _driver_stands(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -> bool:
+    """Whether a driver has stood still since the first of some looks; or sleeps for longer than any
+    pause of its job, and has slept again and again for as long as nothing is known of a call."""
+    if not job.has_rhythm or not seen.is_sure() or job.silence(now) <= job.timeout:
+        return False
+    if job.only_sleeps(track.process, job.changed_at):
+        return False
+    ends = job.sleep_ends(track.process)
+    again = ends is not None and ends - track.still_since > job.timeout
+    return again or track.still_since <= seen.first_at
 
 
 def _unnoticed_end(view: ClusterView, member: RootMember, now: float) -> str:
@@ -277,9 +289,12 @@ def _standing_kind(
     if not standing.is_sure():
         return None
     kind = _at_device(view, job, standing) if standing.at_device else "actor-stuck"
+    track = view.ray.track_of(standing.member.process)
+    since = max(standing.began or NEVER, track.began if track is not None else NEVER)
+    if job.only_sleeps(standing.member.process, since):
+        return None
     if standing.thread_still_since is not None:
         return kind if _thread_is_stuck(view, job, standing, now) else None
-    track = view.ray.track_of(standing.member.process)
     if track is None or track.still_since > standing.first_at:
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None

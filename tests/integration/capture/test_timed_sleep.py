@@ -1,0 +1,37 @@
+"""Until when the kernel lets a thread sleep."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ray_sentinel.capture.timed_sleep import wakes_at
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_sleep_ends_when_it_was_told_to() -> None:
+    code = "import time; print(time.time(), flush=True); time.sleep(1000)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        begun = float(process.stdout.readline())
+        eventually(lambda: wakes_at(process.pid, process.pid) is not None, "it sleeps", 20.0)
+        ends = wakes_at(process.pid, process.pid)
+        process.kill()
+    assert ends is not None
+    assert begun + 1000.0 <= ends + 0.5 <= time.time() + 1001.0
+
+
+def test_who_waits_for_something_else_does_not_sleep() -> None:
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert wakes_at(process.pid, process.pid) is None
+        process.kill()
+    assert wakes_at(process.pid, process.pid) is None
