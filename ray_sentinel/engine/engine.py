@@ -26,7 +26,8 @@ from ray_sentinel.engine.incidents import asking, milestones
 from ray_sentinel.engine.incidents.lifecycle import ROUND_OVERDUE, IncidentLifecycle
 from ray_sentinel.engine.incidents.store import IncidentStore, Key
 from ray_sentinel.engine.jobs import JobKey
-from ray_sentinel.engine.ray.waits import late_deployments, may_wait_for, ray_job_of
+from ray_sentinel.engine.ray.rank_jobs import ray_job_of
+from ray_sentinel.engine.ray.waits import late_deployments, may_wait_for
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.shedding import drop_oldest

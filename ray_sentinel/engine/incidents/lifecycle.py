@@ -22,7 +22,8 @@ from ray_sentinel.engine.incidents import asking, milestones, proof
 from ray_sentinel.engine.incidents.case import ASKED, REQUESTS_RULE, Case
 from ray_sentinel.engine.incidents.store import Key
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.ray.waits import ray_job_of, with_chain
+from ray_sentinel.engine.ray.rank_jobs import ray_job_of
+from ray_sentinel.engine.ray.verdict import with_chain
 from ray_sentinel.engine.state import EngineState
 from ray_sentinel.engine.telemetry.hardware import blame_hardware
 from ray_sentinel.engine.verdicts.judgement import Judgement

@@ -8,15 +8,13 @@ function on a CPU, only if it has not rested for many times as long as its calls
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
-from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.ranks import NEVER, RankView
-from ray_sentinel.engine.ray.devices import at_devices_text, device_kind
+from ray_sentinel.engine.ranks import NEVER
 from ray_sentinel.engine.ray.job_view import (
     EARLY_SECONDS,
     UNKNOWN_TIMEOUT,
@@ -27,52 +25,22 @@ from ray_sentinel.engine.ray.job_view import (
 )
 from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
 from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM, call_timeout
-from ray_sentinel.engine.ray.placement import Missing, missing_text
+from ray_sentinel.engine.ray.rank_jobs import OURS_SECONDS, is_the_ranks, ray_job_of
+from ray_sentinel.engine.ray.standing import round_kind, standing_kind
+from ray_sentinel.engine.ray.verdict import ENVIRONMENTS, verdict_on
 from ray_sentinel.engine.telemetry.inference import deployment_of, served
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.incident import (
-    ChainLink,
-    Culprit,
-    EvidenceItem,
-    FaultKind,
-    Finding,
-    Verdict,
-)
-from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.chain import GOES_ON
-from ray_sentinel.waitgraph.confidence import CALLS, by_calls, confidence
-from ray_sentinel.waitgraph.engine_work import SERVER
-from ray_sentinel.waitgraph.facts import ANSWER, CALLED, HANDED_TO
+from ray_sentinel.model.incident import ChainLink, FaultKind, Finding, Verdict
+from ray_sentinel.waitgraph.facts import ANSWER, CALLED
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
-from ray_sentinel.waitgraph.unmet import NO_NODE
 
 RULE = "ray.waits"
-NOBODY = 0.3
-"""The confidence of an answer that names nobody, because nothing can be learned of whom all wait
-for."""
 BROKEN: tuple[FaultKind, ...] = ("rank-stopped", "gil-held", "kernel-blocked")
 """Kinds of fault that are proven of a process by itself."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be reported and lie outside the ranks."""
-ENVIRONMENTS = frozenset({"environment", "environment agent"})
-"""What a root lacks that waits for a runtime environment to be built."""
-BUILD_STEPS = (
-    "Read runtime_env_setup-*.log and runtime_env_agent.log in the node's Ray session; an index, "
-    "a repository or a bucket that does not answer holds it up.",
-    'Give it less time with runtime_env={"config": {"setup_timeout_seconds": ...}}, or have the '
-    "packages in the nodes' image.",
-)
-ENGINE_STEPS = (
-    "The engine has requests, and none of its ranks is to blame: its front end or scheduler, in "
-    "the actor or below it, does not hand them on. Look at its log, and restart the engine.",
-)
-"""What to do about an actor whose inference engine hangs."""
-MOST_NODES = 4
-"""Most nodes whose free resources are listed."""
-OURS_SECONDS = 15.0
-"""Seconds to wait for a decision in the case of the ranks, before a rank is named without it."""
 
 
 def findings(view: ClusterView, now: float) -> Iterator[Finding]:
@@ -99,16 +67,16 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
         kind = _kind(view, job, seen, now)
         # A case about the ranks would not show a circle.
         since = NEVER if seen.root.kind == "circle" else seen.first_at
-        if kind and not _is_the_ranks(view, seen.root.processes, now, since):
-            yield _verdict(view, job, _told(view, job, seen, kind, now), kind)
+        if kind and not is_the_ranks(view, seen.root.processes, now, since):
+            yield verdict_on(view, job, _told(view, job, seen, kind, now), kind)
     for standing in job.standing.values():
         # All that is known of a call that is not reported to Ray is that somebody waits for it.
         if not standing.member.methods and standing.round_in is None:
             continue
         # Others go on without it, so it holds nobody up yet; it still never ends.
-        kind = _standing_kind(view, job, standing, now)
-        if kind and not _is_the_ranks(view, (standing.member,), now, standing.first_at):
-            yield _verdict(view, job, _root_of(standing), kind)
+        kind = standing_kind(view, job, standing, now)
+        if kind and not is_the_ranks(view, (standing.member,), now, standing.first_at):
+            yield verdict_on(view, job, _root_of(standing), kind)
 
 
 def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> FaultKind | None:
@@ -132,18 +100,18 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         return _broken_kind(root) if _cannot_go_on(view, job, seen, track, now) else None
     standing = job.standing.get(member.process)
     if standing is not None and standing.at_device:
-        return _standing_kind(view, job, standing, now)
+        return standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
         stuck = track is not None and _driver_stands(job, seen, track, now)
         return "driver-stuck" if stuck else None
     if root.kind == "works":
-        return _round_kind(view, job, standing, now) if standing is not None else None
+        return round_kind(view, job, standing, now) if standing is not None else None
     if root.kind == "mute" and _unnoticed_end(view, member, now):
         return "actor-dead" if seen.is_sure() else None
     if root.kind == "mute":
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.timeout
         return "unknown" if sure else None
-    kind = _standing_kind(view, job, standing, now) if standing is not None else None
+    kind = standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
 
 
@@ -279,50 +247,6 @@ def _late_coroutines(job: RayJobView, seen: SeenRoot) -> tuple[str, ...]:
     return tuple(name for _, name in late)
 
 
-def _standing_kind(
-    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
-) -> FaultKind | None:
-    """The kind of fault of a process that runs something, and stands still or goes round in it;
-    None if none is proven."""
-    if standing.round_in is not None:
-        return _round_kind(view, job, standing, now)
-    if not standing.is_sure():
-        return None
-    kind = _at_device(view, job, standing) if standing.at_device else "actor-stuck"
-    track = view.ray.track_of(standing.member.process)
-    since = max(standing.began or NEVER, track.began if track is not None else NEVER)
-    if job.only_sleeps(standing.member.process, since):
-        return None
-    if standing.thread_still_since is not None:
-        return kind if _thread_is_stuck(view, job, standing, now) else None
-    if track is None or track.still_since > standing.first_at:
-        return None
-    timeout = job.timeout_in(track.runs) if track.runs else None
-    stuck = timeout is not None and now - track.still_since > timeout
-    return kind if stuck else None
-
-
-def _thread_is_stuck(
-    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
-) -> bool:
-    """Whether a thread other than the main one is stuck: it has stood still since the first look
-    for longer than any call took as a whole, and its own call has taken several times as long as
-    any. Nobody watches a thread before the first look, but when the call began is known."""
-    still_since = standing.thread_still_since
-    member = standing.member
-    longest, began = job.longest_call_of(member.does), standing.began
-    if not member.methods:  # Ray Serve reports its calls itself
-        requests = served(view, now).get(deployment_of(member.role))
-        if requests is not None and requests.ended >= RHYTHM:
-            longest, began = requests.longest, requests.ended_at
-    if still_since is None or longest is None:
-        return False
-    # What was not seen proves nothing.
-    seen = is_sure_after(standing.last_at - still_since, longest)
-    since = still_since if began is None else began
-    return seen and now - since > call_timeout(longest)
-
-
 def late_deployments(view: ClusterView, now: float) -> tuple[str, ...]:
     """The job names of the deployments of Ray Serve that have a request, and of which none has
     ended for longer than usual, or soon will not have."""
@@ -342,56 +266,6 @@ def may_wait_for(view: ClusterView, deployments: Collection[str], now: float) ->
     made = {actor.job for actor in actors if deployment_of(actor.kind) in deployments}
     early = LEAST_TIMEOUT - EARLY_SECONDS
     return made | {job.id for job in view.ray.running() if job.silence(now) > early}
-
-
-def _round_kind(
-    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
-) -> FaultKind | None:
-    """The kind of fault of a process that was on a CPU in one function at all looks, and has not
-    rested since before the first of them; None if none is proven. A call that computes for long is
-    seen in several functions."""
-    track, fact = view.ray.track_of(standing.member.process), standing.round_in
-    if fact is None or not standing.is_sure() or fact.activity in LONG_ACTIVITIES:
-        return None
-    # C code that keeps the GIL, and a loop of one line, look the same.
-    kind: FaultKind | None = "actor-stuck" if standing.keeps_gil else "cpu-spin"
-    if standing.at_device:
-        kind = _at_device(view, job, standing)
-    if standing.restless_for is not None:
-        return kind if _thread_goes_round(job, standing, fact) else None
-    if track is None or track.restless_since is None or track.restless_since > standing.first_at:
-        return None
-    driver = standing.member.role == "driver"
-    timeout = None if takes_long(fact) else job.round_timeout_in("" if driver else track.runs)
-    # Ray knows the single call; one title may stand for several successive calls.
-    runs_for = (
-        now - job.changed_at if driver else standing.asked_at - (standing.began or track.since)
-    )
-    if timeout is None or min(runs_for, now - track.restless_since) <= timeout:
-        return None
-    return "driver-stuck" if driver and not standing.at_device else kind
-
-
-def _at_device(view: ClusterView, job: RayJobView, standing: StandingMember) -> FaultKind | None:
-    return device_kind(job, standing.member, _fellows(view, standing.member.process))
-
-
-def _fellows(view: ClusterView, process: ProcessId) -> frozenset[ProcessId]:
-    """The other live ranks of the job in which a process is a rank."""
-    rank = _rank_of(view, process)
-    live = rank[0].live if rank is not None else ()
-    return frozenset(one.rank.process for one in live) - {process}
-
-
-def _thread_goes_round(job: RayJobView, standing: StandingMember, fact: StackFact) -> bool:
-    """Whether a thread other than the main one goes round: it has not rested between looks that are
-    further apart than any call took, and its own call takes many times as long as any."""
-    names, began = standing.member.does, standing.began
-    longest, timeout = job.longest_call_of(names), job.longest_round_timeout(names)
-    if longest is None or timeout is None or began is None or takes_long(fact):
-        return False
-    seen = is_sure_after(standing.restless_for or 0.0, longest)
-    return seen and standing.asked_at - began > timeout
 
 
 def _root_of(standing: StandingMember) -> WaitRoot:
@@ -442,140 +316,6 @@ def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
     return now - min(known) if known else job.silence(now)
 
 
-def _is_the_ranks(
-    view: ClusterView, members: Iterable[RootMember], now: float, since: float
-) -> bool:
-    """Whether one of them is a rank about which the case of its own job says more, or may be about
-    to.
-
-    ``since`` is when they were first seen in this state. A job of ranks that has moved after that
-    does not see what holds them up: threads of Ray's that poll in idle actors look like work.
-    """
-    for member in members:
-        rank = _rank_of(view, member.process)
-        job = rank[0] if rank is not None else _engine_below(view, member.process)
-        if job is None:
-            continue
-        soon = job.training() and job.silence(now) < job.timeout() + OURS_SECONDS
-        if view.open_incidents.get(job.key) or (soon and job.moved_at() <= since):
-            return True
-    return False
-
-
-def _rank_of(view: ClusterView, process: ProcessId) -> tuple[JobView, RankView] | None:
-    for job in view.jobs.values():
-        if (rank := job.ranks.get(process)) is not None and rank.alive:
-            return job, rank
-    return None
-
-
-def _engine_below(view: ClusterView, process: ProcessId) -> JobView | None:
-    """The job of the inference engine below a process."""
-    track = view.ray.track_of(process)
-    name = track.engine if track is not None else ""
-    return next((job for job in view.jobs.values() if name and job.job == name and job.live), None)
-
-
-def _culprit(view: ClusterView, member: RootMember, root: WaitRoot, kind: FaultKind) -> Culprit:
-    rank = _rank_of(view, member.process)
-    return Culprit(
-        rank=rank[1].rank.id.rank if rank is not None else None,
-        host=member.process.host,
-        pid=member.process.pid,
-        reason=KINDS[kind].phrase if root.kind == "circle" else root.why.removeprefix(GOES_ON),
-        role=member.role,
-        actor=member.label if member.role != "driver" else "",
-        method=", ".join(member.methods[:3]),
-    )
-
-
-def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> Verdict:
-    return Verdict(
-        kind=kind,
-        summary=_summary(view, job, root, kind),
-        culprits=tuple(_culprit(view, member, root, kind) for member in root.processes)
-        if kind != "unknown"
-        else (),
-        confidence=NOBODY if kind == "unknown" else confidence([by_calls(root.kind)]),
-        evidence=(
-            EvidenceItem(source=CALLS, text=root.sentence, proof=(root.kind,)),
-            *(EvidenceItem(source=CALLS, text=text) for text in job.failed_before(root)),
-            *(EvidenceItem(source=CALLS, text=note) for note in job.notes),
-        ),
-        chain=root.chain,
-        stacks=_stacks(job, root),
-        next_steps=BUILD_STEPS if root.lacks in ENVIRONMENTS else KINDS[kind].next_steps,
-    )
-
-
-def _stacks(job: RayJobView, root: WaitRoot) -> tuple[StackFact, ...]:
-    """The stacks of those who hold it up, then of one process that waits for them."""
-    shown = (*(member.process for member in root.processes), *root.waiting[:1])
-    return tuple(job.stacks[process] for process in shown if process in job.stacks)
-
-
-def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> str:
-    others = f"{root.waiters} process{'es' * (root.waiters != 1)} wait{'s' * (root.waiters == 1)}"
-    meeting = f" in {root.meeting}" if root.meeting else ""
-    if kind == "call-deadlock":
-        names = " and ".join(member.label for member in root.processes)
-        return f"{names} wait for each other's calls{meeting}"
-    if root.lacks in ENVIRONMENTS:
-        return f"{root.who[0]} is not being built any more: {root.why}; {others}"
-    if root.lacks == "worker":
-        what = root.chain[-1].start if root.chain else "a call"
-        return f"Ray starts no worker for {what}, although a node has room for it; {others}"
-    if kind in ("pending", "object-store"):
-        missing = job.missing.get(root.who[0], Missing())
-        has = _free(view, job) if kind == "pending" and not missing.bound else ""
-        if missing.never and missing.bound:
-            scaler = f"; {missing.autoscaler}" if missing.autoscaler else ""
-            return f"there can never be {root.who[0]}: {missing.never}{scaler}; {others}"
-        if missing.never:
-            name = root.who[0].removeprefix("a node with ").removesuffix(" free")
-            what = name.replace(NO_NODE, "")
-            scaler = f"; {missing.autoscaler}" if missing.autoscaler else ""
-            return f"the cluster as it is can never hold {what}: {missing.never}{scaler}; {others}"
-        return f"nothing in the cluster has {root.who[0]}{has}{missing_text(missing)}; {others}"
-    member = root.processes[0]
-    if kind == "unknown" and root.kind == "standing":
-        names = at_devices_text(job, member, _fellows(view, member.process))
-        return f"{names} wait for their devices, and nothing tells them apart; {others}{meeting}"
-    if kind == "unknown":
-        return (
-            f"{others} for {member.label} on {member.process.host}, of which nothing can be "
-            f"learned: {root.why}"
-        )
-    others = f"; {others}{meeting}" if root.waiters else ""
-    if kind == "actor-dead":
-        return f"{member.label} on {member.process.host} {root.why}{others}"
-    runs = f" in {member.methods[0]}" if member.methods else ""
-    if root.kind == "works":
-        place = root.why.removeprefix(GOES_ON)
-        return f"{member.label} on {member.process.host} spins{runs}: {place}{others}"
-    failed = job.failed_before(root) if root.why == OWN_WAIT else ()
-    before = f"; {failed[-1]}" if failed else ""
-    return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{before}{others}"
-
-
-def _free(view: ClusterView, job: RayJobView) -> str:
-    """How much is free on the nodes that have most of what the job requests. The sum over many
-    nodes is of no use to something that needs it on one node."""
-    nodes = sorted(
-        ((view.host_of(node), free) for node, free in job.free_on.items() if any(free.values())),
-        key=lambda node: (sorted(node[1].values(), reverse=True), node[0]),
-        reverse=True,
-    )
-    if not nodes:
-        return "; nothing of it is free on any node" if job.free_on else ""
-    told = ", ".join(
-        f"{' and '.join(f'{amount:g} {name}' for name, amount in free.items())} on {host}"
-        for host, free in nodes[:MOST_NODES]
-    )
-    more = len(nodes) - MOST_NODES
-    return f"; free are {told}{f' and no more on {more} others' if more > 0 else ''}"
-
-
 def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
     """What the ranks of a job wait for outside of it, by the newest look at their Ray job, if that
     has been reported or may be in a moment. None if a rank itself holds the job up and that is not
@@ -604,83 +344,3 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
 
 def _members(root: WaitRoot) -> set[ProcessId]:
     return {member.process for member in root.processes}
-
-
-def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:
-    """The Ray job whose actors are the ranks of a job, or run above them."""
-    if (above := _above(view, job)) is not None:
-        return view.ray.job_of(above)
-    for rank in job.live:
-        owner = view.ray.owners.get(rank.node, {}).get(rank.rank.process.pid)
-        if owner is not None:
-            return view.ray.jobs.get(owner)
-    return None
-
-
-def _above(view: ClusterView, job: JobView) -> RayTrack | None:
-    """The process of Ray below which an inference engine's ranks run."""
-    of_engine = any(rank.rank.role == "engine" for rank in job.live[:1])
-    return view.ray.above_engine(job.job) if of_engine else None
-
-
-def with_chain(view: ClusterView, job: JobView, verdict: Verdict) -> Verdict:
-    """A verdict about ranks that are Ray actors, with the wait chain that leads to its culprit."""
-    ray_job = ray_job_of(view, job)
-    if ray_job is None or verdict.chain:
-        return verdict
-    if (above := _above(view, job)) is not None:
-        return _of_engine(view, above, job, verdict)
-    if not verdict.culprits:
-        return verdict
-    members = {
-        (member.process.host, member.process.pid): (seen.root, member)
-        for seen in ray_job.roots
-        for member in seen.root.processes
-    }
-    found = [members.get((one.host, one.pid or 0)) for one in verdict.culprits]
-    if found[0] is None:
-        return verdict
-    return msgspec.structs.replace(
-        verdict,
-        chain=found[0][0].chain,
-        culprits=tuple(
-            one
-            if known is None
-            else msgspec.structs.replace(
-                one,
-                role=known[1].role,
-                actor=known[1].label,
-                method=", ".join(known[1].methods[:3]),
-            )
-            for one, known in zip(verdict.culprits, found, strict=True)
-        ),
-    )
-
-
-def _of_engine(view: ClusterView, above: RayTrack, engine: JobView, verdict: Verdict) -> Verdict:
-    """A verdict about an inference engine, with the chain through the process above it. If the
-    engine has requests and none of its ranks is to blame, that process is: it, or what it has
-    started, does not pass them on."""
-    ray_job = ray_job_of(view, engine)
-    roots = ray_job.roots if ray_job is not None else ()
-    members = ((seen.root, one) for seen in roots for one in seen.root.processes)
-    found = next(((root, one) for root, one in members if one.process == above.process), None)
-    if found is None:
-        return verdict
-    root, member = found
-    if verdict.culprits:
-        ranks = " and ".join(f"rank {one.rank}" for one in verdict.culprits)
-        start = root.chain[-1].end if root.chain else member.label
-        end = f"{ranks} of {engine.job}"
-        link = ChainLink(start=start, end=end, how=HANDED_TO, witness=SERVER)
-        return msgspec.structs.replace(verdict, chain=(*root.chain, link))
-    if root.engine != engine.job:
-        return verdict
-    runs = f" in {member.methods[0]}" if member.methods else ""
-    return msgspec.structs.replace(
-        verdict,
-        summary=f"{verdict.summary}; {member.label} on {member.process.host} waits for it{runs}",
-        culprits=(_culprit(view, member, root, verdict.kind),),
-        chain=root.chain,
-        next_steps=ENGINE_STEPS,
-    )
