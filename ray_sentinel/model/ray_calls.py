@@ -73,6 +73,8 @@ class RayActor(msgspec.Struct, frozen=True, kw_only=True):
     """The port at which Ray itself calls it; 0 where that is not known."""
     owner: str = ""
     """The address of the process that made it."""
+    worker: str = ""
+    """Ray's id, in hex, of the worker to which it was given, while it is started again."""
 
     @property
     def label(self) -> str:

@@ -45,7 +45,7 @@ forgets."""
 UNTOLD_SECONDS = 3.0
 """Seconds within which a worker that got a task has reported that it runs it."""
 MOST_UNTOLD = 50
-"""Most tasks whose workers are asked for."""
+"""Most tasks, and most actors, whose workers are asked for."""
 UNPLACED_SECONDS = 10.0
 """Seconds of waiting after which Ray is asked why something is not placed."""
 _AUTOSCALER = b"__autoscaling_status"
@@ -154,7 +154,8 @@ class ControlStoreCalls:
             for actor in self._outliving
             if actor.id in called or deployment_of(actor.kind) in deployments
         )
-        actors = (*table.actors, *outliving)
+        actors = tuple(self._with_pids((*table.actors, *outliving)))
+        calls = (*calls, *_begun_again(actors, calls))
         living = {actor.id for actor in actors}
         free_on = self._asked("free resources", self._free, {})
         waits = [one.since for one in table.groups if one.job == job or not job]
@@ -366,11 +367,24 @@ class ControlStoreCalls:
                 yield call
                 continue
             left -= 1
-            worker_id = bytes.fromhex(call.worker)
-            reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
-            pid = reply.worker_table_data.pid
+            pid = self._pid(call.worker)
             state = "running" if pid else call.state
             yield msgspec.structs.replace(call, pid=pid, state=state)
+
+    def _with_pids(self, actors: Iterable[RayActor]) -> Iterator[RayActor]:
+        """The actors, with the pids of the processes in which Ray starts some of them again."""
+        left = MOST_UNTOLD
+        for actor in actors:
+            if not actor.worker or not left:
+                yield actor
+                continue
+            left -= 1
+            pid = self._asked("workers", partial(self._pid, actor.worker), 0)
+            yield msgspec.structs.replace(actor, pid=pid)
+
+    def _pid(self, worker: str) -> int:
+        reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=bytes.fromhex(worker))
+        return int(reply.worker_table_data.pid)
 
     def _events(self, most: int, **filters: Any) -> Any:
         return self._store.ask("TaskInfo", "GetTaskEvents", limit=most, filters=filters)
@@ -395,6 +409,28 @@ def _by_makers(
         for call in made.pop(maker, ()):
             yield msgspec.structs.replace(call, job=job)
             left += [(id_, job) for id_ in (call.id, creation_id(call.actor)) if id_ in made]
+
+
+def _begun_again(actors: Iterable[RayActor], calls: Iterable[RayCall]) -> Iterator[RayCall]:
+    """The calls that make actors again: Ray lists only the first creation of each, which has
+    ended. When it began is not known."""
+    calls = tuple(calls)
+    callers = {call.actor: call.job for call in reversed(calls) if call.actor}
+    listed = {call.id for call in calls}
+    for actor in actors:
+        id_ = creation_id(actor.id)
+        if actor.state == ray_replies.RESTARTING and id_ not in listed:
+            yield RayCall(
+                id=id_,
+                parent="",
+                job=callers.get(actor.id, actor.job),
+                kind="actor-creation",
+                name=f"{actor.kind}.__init__",
+                actor=actor.id,
+                state="running" if actor.pid else "unplaced",
+                node=actor.node,
+                pid=actor.pid,
+            )
 
 
 def _of_job(job: str) -> list[dict[str, Any]]:

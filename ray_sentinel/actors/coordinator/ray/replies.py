@@ -41,6 +41,8 @@ MOST_LABELS = 20
 MAX_NODES = 2000
 """Most nodes whose free resources are reported."""
 
+RESTARTING = "RESTARTING"
+"""The state of an actor that Ray starts again."""
 _INTERNAL = "_ray_internal"
 """The beginning of the namespaces of Ray's own jobs."""
 _KINDS: Mapping[str, CallKind] = {
@@ -112,17 +114,20 @@ def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[R
     for entry in sorted(entries, key=order):
         kind = class_name(entry)
         key = (id_of(entry.job_id), kind)
+        state = enum_name(entry, "state")
+        again = state == RESTARTING
         yield RayActor(
             id=id_of(entry.actor_id),
             job=key[0],
             kind=kind,
             name=cut(entry.name),
             number=numbers[key],
-            state=enum_name(entry, "state"),
+            state=state,
             node=id_of(entry.address.node_id),
-            pid=entry.pid,
+            pid=0 if again else entry.pid,  # that of the process that has ended
             port=entry.address.port,
             owner=owner_of(entry),
+            worker=id_of(entry.address.worker_id) if again else "",
         )
         numbers[key] += 1
 
