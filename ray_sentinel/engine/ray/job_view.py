@@ -71,6 +71,11 @@ def is_sure_after(seconds: float, longest: float = 0.0) -> bool:
     return seconds >= max(SAME_SECONDS, longest)
 
 
+def given_timeout(root: WaitRoot) -> float:
+    """Seconds within which Ray gives a call what it lacks, if anybody has it."""
+    return UNKNOWN_TIMEOUT if root.lacks == "worker" else LEAST_TIMEOUT
+
+
 class _SameInLooks(msgspec.Struct, kw_only=True):
     """What several looks at a job showed, from the first of them to the last."""
 
@@ -459,6 +464,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
         for seen in self.roots:
             for member in seen.root.processes if seen.root.why == OWN_WAIT else ():
                 yield from (limit for _, limit in self.coroutine_limits(member))
+
+    def lacking_limits(self) -> Iterator[float]:
+        """Until when each of the calls that lacked something in the last look may wait for it."""
+        for root in (seen.root for seen in self.roots):
+            since = [step.since for step in root.chain if step.since is not None]
+            if root.kind == "unheld" and root.lacks is not None and since:
+                yield min(since) + given_timeout(root)
 
     def only_sleeps(self, process: ProcessId, since: float) -> bool:
         """Whether a process was seen in a sleep that ends by itself, within ``UNKNOWN_TIMEOUT``

@@ -392,9 +392,10 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                         yield late
 
     def _limits(self, job: RayJobView, now: float) -> Iterator[float]:
-        """Until when each process or thread that does not sleep in a method may go on so, and each
-        call in a coroutine."""
+        """Until when each process or thread that does not sleep in a method may go on so, each call
+        in a coroutine, and each that lacks something."""
         yield from job.thread_limits()
+        yield from job.lacking_limits()
         yield from job.awaiting_limits()
         for track in self._running_long(job, now):
             since, timeout = track.restless_since, job.round_timeout_in(track.runs)

@@ -21,6 +21,7 @@ from ray_sentinel.engine.ray.job_view import (
     RayJobView,
     SeenRoot,
     StandingMember,
+    given_timeout,
     is_sure_after,
 )
 from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
@@ -88,7 +89,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if root.lacks in ENVIRONMENTS:
         return "pending" if _is_built_no_more(job, seen, now) else None
     if root.kind == "unheld":
-        lacking = root.lacks is not None and seen.is_sure() and _is_not_given(view, job, root, now)
+        lacking = root.lacks is not None and seen.is_sure() and _is_not_given(view, job, seen, now)
         return ("object-store" if root.lacks == "memory" else "pending") if lacking else None
     if not root.processes:
         return None
@@ -137,12 +138,11 @@ def _unnoticed_end(view: ClusterView, member: RootMember, now: float) -> str:
     return view.deaths.unnoticed(actor.node, actor.pid, now)
 
 
-def _is_not_given(view: ClusterView, job: RayJobView, root: WaitRoot, now: float) -> bool:
-    """Whether what a call lacks is given to nobody. While calls end, what they held is given to
-    others in turn."""
-    timeout = UNKNOWN_TIMEOUT if root.lacks == "worker" else LEAST_TIMEOUT
+def _is_not_given(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> bool:
+    """Whether what a call lacked in the last look is given to nobody. While calls end, what they
+    held is given to others in turn."""
     in_turn = job.goes_on(now) and not view.ray.pending(job, now)
-    return _age(root, job, now) >= timeout and not in_turn
+    return _age(seen.root, job, seen.last_at) >= given_timeout(seen.root) and not in_turn
 
 
 def _cannot_go_on(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator.ray.holders import (
@@ -121,3 +122,8 @@ def test_who_holds_the_parts_of_a_placed_group() -> None:
     waits.address.worker_id = b"w"
     found = placement_of(held(*actors, waits), FREE, [group]).in_groups
     assert found == (), "one that waits in ray.get has given some back"
+    waits.actor_id = b"\x05" * 16
+    waiting = frozenset({(b"\xff" * 8 + waits.actor_id).hex()})
+    told = msgspec.structs.replace(held(*actors, waits), waiting=waiting)
+    found = placement_of(told, FREE, [group]).in_groups
+    assert {one.name for one in found} == {"first", "any"}, "its own place holds nobody up"

@@ -307,3 +307,16 @@ def test_a_group_whose_bundles_ask_for_labels() -> None:
 def test_rays_words_for_labels(wanted: str, meets: bool) -> None:
     assert satisfies({"kind": "h100"}, {"kind": wanted}) == meets
     assert satisfies({}, {"kind": wanted}) == wanted.startswith("!")
+
+
+def test_a_call_is_pending_only_if_it_was_so_at_the_last_look() -> None:
+    """On a busy machine the next look may take long, and meanwhile it may have been placed."""
+    story = waits_for({"CPU": 9.0})
+    story.run(13)
+    assert story.looks
+    story.answers = False
+    story.run(30)
+    assert story.engine.incidents() == ()
+    story.answers = True
+    story.run(40)
+    assert story.incident().kind == "pending"

@@ -182,7 +182,7 @@ class ControlStoreCalls:
                 if call.job in known and (call.kind != "actor-task" or call.actor in living)
             ),
             free_on=free_on,
-            placement=self._placement(free_on, placed, labels) if late else None,
+            placement=self._placement(free_on, placed, labels, unplaced) if late else None,
             ended=ended,
             changes=changes,
             failed=failed,
@@ -264,6 +264,7 @@ class ControlStoreCalls:
         free_on: dict[str, dict[str, float]],
         placed: tuple[PlacedGroup, ...],
         labels: set[str],
+        unplaced: Iterable[RayCall],
     ) -> Placement | None:
         ask = self._store.ask
         running = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_UNPLACED)]
@@ -290,6 +291,7 @@ class ControlStoreCalls:
             else None,
             status=asked("autoscaler", self._autoscaler, None),
             cluster_status=self._cluster_status(),
+            waiting=frozenset(call.id for call in unplaced),
         )
         return cast(
             "Placement | None",

@@ -23,6 +23,7 @@ from ray_sentinel.actors.coordinator.ray.autoscaler import (
 from ray_sentinel.actors.coordinator.ray.replies import (
     MAX_NODES,
     amounts,
+    creation_id,
     cut,
     enum_name,
     id_of,
@@ -72,6 +73,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """What the autoscaler of version 1 says."""
     cluster_status: Any = None
     """What the autoscaler of version 2 says."""
+    waiting: frozenset[str] = frozenset()
+    """The ids of the calls that have not been placed: what is given to an actor whose creation
+    waits, it holds from nobody but itself."""
 
 
 def placement_of(
@@ -84,7 +88,8 @@ def placement_of(
     which something waits for room; ``labels`` are the labels that something requests of nodes."""
     totals = totals_of(held.totals) if held.totals is not None else {}
     jobs = _jobs(held.jobs) if held.jobs is not None else {}
-    given = [*_actors(held.actors, jobs)]
+    actors = [one for one in held.actors if id_of(creation_id(one.actor_id)) not in held.waiting]
+    given = [*_actors(actors, jobs)]
     given += _groups(held.groups, jobs) if held.groups is not None else ()
     given += _tasks(held.running, jobs) if held.running is not None else ()
     of_nodes = [one for one in given if not one.group]
