@@ -41,9 +41,9 @@ def test_what_unpacks_to_too_much_is_read_in_part_and_said(
 ) -> None:
     monkeypatch.setattr(unpacking, "LEAST", 4 << 20)
     error = b"RuntimeError: CUDA error: an illegal memory access was encountered\n"
-    one = pack(LINE * ((8 << 20) // len(LINE)))
+    one = pack(LINE * ((2 << 20) // len(LINE)))
     path = tmp_path / "rank_0.log"
-    path.write_bytes(pack(error) + one * 16)
+    path.write_bytes(pack(error) + one * 64)
     assert path.stat().st_size < 1 << 20
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     triage = triage_path(tmp_path, load_catalogue())
