@@ -1,5 +1,5 @@
 """Real Ray clusters for integration tests, one for all of them where they leave it as it was, and
-one watch for many."""
+one watch for many; and a browser."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.browser import Browser
 from tests.support.lasting import Lasting
 from tests.support.parts import WRAPPERS, lacking
 from tests.support.ray_cluster import RayCluster, Watched
@@ -81,3 +82,19 @@ def ray_train(ray_cluster: RayCluster) -> Iterator[None]:
         lacking(f"Ray Train lacks {', '.join(missing)}: pip install 'ray[train]'")
     yield
     ray_cluster.end_left_actors()
+
+
+@pytest.fixture(scope="session")
+def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """For all tests: it takes longer to start than a test takes. No test takes its tab as another
+    file has left it."""
+    with Browser(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def chromium(one_browser: Browser) -> Iterator[Browser]:
+    """With a tab of a user of its own for the file, who has seen, stored and allowed nothing."""
+    one_browser.renew()
+    yield one_browser
+    one_browser.renew()  # else its last page would go on asking for news

@@ -14,7 +14,7 @@ from ray_sentinel.model.incident import ChainLink, Culprit, EvidenceItem, Incide
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.triage import LogLine, Triage
 from ray_sentinel.report.html import health_html, incident_html, status_html, triage_html
-from tests.support.browser import rendered
+from tests.support.browser import Browser, rendered
 from tests.support.incidents import an_incident
 from tests.support.page_data import HOSTILE, incident_of_actors, status
 
@@ -92,11 +92,11 @@ def pages() -> dict[str, str]:
 
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("name", ["one word", "words", "chain", "status", "logs", "nodes"])
-def test_a_page_fits_the_screen(name: str, width: int, tmp_path: Path) -> None:
+def test_a_page_fits_the_screen(name: str, width: int, chromium: Browser, tmp_path: Path) -> None:
     page = json.dumps(pages()[name]).replace("<", "\\u003c")
     file = tmp_path / "measure.html"
     file.write_text(MEASURE.replace("WIDTH", str(width)).replace("PAGE", page))
-    shown = rendered(file.as_uri(), tmp_path / "profile")
+    shown = rendered(chromium, file.as_uri())
     told = shown.rsplit('<p id="told">', 1)[1].split("</p>")[0].split()
     needed, visible, title, wide = map(int, told)
     assert title, "the page was loaded"

@@ -26,19 +26,19 @@ COMMON = (
 )
 
 
-def rendered(url: str, folder: Path, drawn: str = "", *, expected: str = "") -> str:
-    """The document after its scripts ran, by a real Chromium: once an element is there that the
+def rendered(browser: Browser, url: str, drawn: str = "", *, expected: str = "") -> str:
+    """The document after its scripts ran, in a tab of its own: once an element is there that the
     selector ``drawn`` finds, since a canvas is drawn with a frame that may come later. Fails on an
     error in the console, but for those that contain ``expected``."""
-    with Browser(folder) as browser:
-        browser.open(url)
-        browser.settle()
-        if drawn:
-            browser.until(f"document.querySelector({drawn!r}) !== null", f"{drawn} is drawn")
-        document = str(browser.run("document.documentElement.outerHTML"))
-        wrong = [one for one in browser.complaints if not expected or expected not in one]
-        assert wrong == [], "errors in the console"
-        return document
+    browser.renew()
+    browser.open(url)
+    browser.settle()
+    if drawn:
+        browser.until(f"document.querySelector({drawn!r}) !== null", f"{drawn} is drawn")
+    document = str(browser.run("document.documentElement.outerHTML"))
+    wrong = [one for one in browser.complaints if not expected or expected not in one]
+    assert wrong == [], "errors in the console"
+    return document
 
 
 class Browser:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.browser import rendered
+from tests.support.browser import Browser, rendered
 from tests.support.nvml_library import STAND_IN, build
 from tests.support.ray_cluster import RayCluster
 from tests.support.waiting import eventually
@@ -44,7 +44,7 @@ def gpus(link: str, quantity: str) -> list[dict[str, Any]]:
         return list(json.load(answer)["rows"])
 
 
-def test_the_page_has_a_heat_map_of_what_the_driver_says(link: str, tmp_path: Path) -> None:
+def test_the_page_has_a_heat_map_of_what_the_driver_says(link: str, chromium: Browser) -> None:
     eventually(lambda: len(gpus(link, "power")) == 2, "both nodes tell of their GPUs", 60.0)
     expected = {
         "utilisation": [0.97, 1.0],
@@ -56,6 +56,6 @@ def test_the_page_has_a_heat_map_of_what_the_driver_says(link: str, tmp_path: Pa
         for row in gpus(link, quantity):
             assert (row["gpus"], row["values"]) == (["0", "1"], values)
             assert all(old < 30 for old in row["ages"])
-    document = rendered(link, tmp_path / "browser")
+    document = rendered(chromium, link)
     assert document.count(">97</td>") == 2
     assert "4 GPUs on 2 nodes" in document

@@ -26,26 +26,29 @@ LEFT, DOWN = 37, 40
 READOUT = "document.querySelector('.lanes .readout').textContent"
 
 
-def test_lanes_are_read_and_zoomed_by_the_keyboard(tmp_path: Path) -> None:
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    chromium.renew()
+    return chromium
+
+
+def test_lanes_are_read_and_zoomed_by_the_keyboard(browser: Browser) -> None:
     told = (incident(), incident_of_actors())
     source = PageSource(status, lambda: told, pulse=pulse, gpus=gpus, lanes=report)
     page = Page(source, port=0)
     try:
-        with Browser(tmp_path / "browser") as browser:
-            browser.open(page.link)
-            browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
-            label = browser.run(
-                "document.querySelector('.lanes canvas').getAttribute('aria-label')"
-            )
-            assert "rank 3: stopped" in label
-            browser.run("document.querySelector('.lanes canvas').focus()")
-            for _ in range(3):
-                browser.press("ArrowDown", DOWN)
-            browser.until(f"{READOUT}.startsWith('rank 3: stopped, 14.2 s')", "the stop is told")
-            browser.press("ArrowLeft", LEFT)
-            browser.until(f"{READOUT}.startsWith('rank 3: step')", "what was before it is told")
-            browser.run("document.querySelector('.zoom button:nth-child(2)').click()")
-            assert browser.complaints == []
+        browser.open(page.link)
+        browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
+        label = browser.run("document.querySelector('.lanes canvas').getAttribute('aria-label')")
+        assert "rank 3: stopped" in label
+        browser.run("document.querySelector('.lanes canvas').focus()")
+        for _ in range(3):
+            browser.press("ArrowDown", DOWN)
+        browser.until(f"{READOUT}.startsWith('rank 3: stopped, 14.2 s')", "the stop is told")
+        browser.press("ArrowLeft", LEFT)
+        browser.until(f"{READOUT}.startsWith('rank 3: step')", "what was before it is told")
+        browser.run("document.querySelector('.zoom button:nth-child(2)').click()")
+        assert browser.complaints == []
     finally:
         page.close()
 
@@ -54,7 +57,7 @@ LANES = "document.querySelector('#lanes canvas')"
 
 
 def test_new_answers_leave_the_canvas_the_keyboard_and_a_drag_where_they_are(
-    tmp_path: Path,
+    browser: Browser,
 ) -> None:
     asked = [0]
 
@@ -66,26 +69,25 @@ def test_new_answers_leave_the_canvas_the_keyboard_and_a_drag_where_they_are(
     source = PageSource(status, lambda: (incident(),), pulse=pulse, gpus=gpus, lanes=later)
     page = Page(source, port=0)
     try:
-        with Browser(tmp_path / "browser") as browser:
-            browser.open(page.link)
-            browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
-            browser.run(f"window.first = {LANES}; first.focus()")
-            for _ in range(3):
-                browser.press("ArrowDown", DOWN)
-            browser.until(f"{READOUT}.startsWith('rank 3: stopped')", "the stop is told")
-            before = browser.run(f"{LANES}.toDataURL()")
-            known = asked[0]
-            eventually(lambda: asked[0] > known, "another answer", 30.0)
-            browser.until(f"{LANES}.toDataURL() !== {before!r}", "it is drawn")
-            assert browser.run(f"first === {LANES} && document.activeElement === first")
-            browser.press("ArrowUp", 38)
-            browser.until(f"{READOUT}.startsWith('rank 2:')", "the lane above the one before")
-            assert browser.complaints == []
+        browser.open(page.link)
+        browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
+        browser.run(f"window.first = {LANES}; first.focus()")
+        for _ in range(3):
+            browser.press("ArrowDown", DOWN)
+        browser.until(f"{READOUT}.startsWith('rank 3: stopped')", "the stop is told")
+        before = browser.run(f"{LANES}.toDataURL()")
+        known = asked[0]
+        eventually(lambda: asked[0] > known, "another answer", 30.0)
+        browser.until(f"{LANES}.toDataURL() !== {before!r}", "it is drawn")
+        assert browser.run(f"first === {LANES} && document.activeElement === first")
+        browser.press("ArrowUp", 38)
+        browser.until(f"{READOUT}.startsWith('rank 2:')", "the lane above the one before")
+        assert browser.complaints == []
     finally:
         page.close()
 
 
-def test_a_lane_leads_to_its_rank_and_a_mark_to_its_incident(tmp_path: Path) -> None:
+def test_a_lane_leads_to_its_rank_and_a_mark_to_its_incident(browser: Browser) -> None:
     told = (incident(), incident_of_actors())
     page = Page(PageSource(status, lambda: told, pulse=pulse, gpus=gpus, lanes=report), port=0)
     press = """(([x, y]) => {{
@@ -96,55 +98,52 @@ def test_a_lane_leads_to_its_rank_and_a_mark_to_its_incident(tmp_path: Path) -> 
         {0}.dispatchEvent(new PointerEvent(kind, at));
     }})"""
     try:
-        with Browser(tmp_path / "browser") as browser:
-            browser.open(page.link)
-            browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
-            browser.run(f"{press.format(LANES)}([20, 99])")
-            browser.until("location.hash === '#process/llama/1/rank%205'", "to the rank")
-            browser.run("location.hash = ''")
-            browser.until(f"{LANES}.checkVisibility()", "back")
-            browser.run(f"{press.format(LANES)}([{LANES}.clientWidth - 9, 20])")
-            browser.until("location.hash === '#incident/0001'", "to the incident")
-            browser.run("location.hash = ''")
-            other = "document.querySelectorAll('.lanes canvas')[1]"
-            browser.until(f"{other}.checkVisibility()", "back")
-            browser.run(f"{other}.focus()")
-            browser.press("ArrowDown", DOWN)
-            browser.press("Enter", 13, "\r")
-            browser.until("location.hash.startsWith('#process/train_rl-1/0/Rollout')", "its role")
-            assert browser.complaints == []
+        browser.open(page.link)
+        browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
+        browser.run(f"{press.format(LANES)}([20, 99])")
+        browser.until("location.hash === '#process/llama/1/rank%205'", "to the rank")
+        browser.run("location.hash = ''")
+        browser.until(f"{LANES}.checkVisibility()", "back")
+        browser.run(f"{press.format(LANES)}([{LANES}.clientWidth - 9, 20])")
+        browser.until("location.hash === '#incident/0001'", "to the incident")
+        browser.run("location.hash = ''")
+        other = "document.querySelectorAll('.lanes canvas')[1]"
+        browser.until(f"{other}.checkVisibility()", "back")
+        browser.run(f"{other}.focus()")
+        browser.press("ArrowDown", DOWN)
+        browser.press("Enter", 13, "\r")
+        browser.until("location.hash.startsWith('#process/train_rl-1/0/Rollout')", "its role")
+        assert browser.complaints == []
     finally:
         page.close()
 
 
-def test_hostile_names_stay_text_in_lanes(tmp_path: Path) -> None:
+def test_hostile_names_stay_text_in_lanes(browser: Browser) -> None:
     source = PageSource(
         lambda: status(hostile=HOSTILE), tuple, pulse=pulse, gpus=gpus,
         lanes=lambda: report(HOSTILE),
     )  # fmt: skip
     page = Page(source, port=0)
     try:
-        with Browser(tmp_path / "browser") as browser:
-            browser.open(page.link)
-            browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
-            assert browser.run("document.querySelectorAll('.lanes img').length") == 0
-            assert "owned" not in browser.run("document.title")
-            assert browser.complaints == []
+        browser.open(page.link)
+        browser.until("document.querySelectorAll('.lanes canvas').length === 2", "two jobs")
+        assert browser.run("document.querySelectorAll('.lanes img').length") == 0
+        assert "owned" not in browser.run("document.title")
+        assert browser.complaints == []
     finally:
         page.close()
 
 
-def test_a_rank_that_slows_its_job_down_is_told_on_its_lane(tmp_path: Path) -> None:
+def test_a_rank_that_slows_its_job_down_is_told_on_its_lane(browser: Browser) -> None:
     known = status()
     slow = StragglerStatus(kind="slow-rank", ranks=(5,), host="node-1")
     job = msgspec.structs.replace(known.jobs[0], straggler=slow)
     told = msgspec.structs.replace(known, jobs=(job,))
     page = Page(PageSource(lambda: told, tuple, lanes=report), port=0)
     try:
-        with Browser(tmp_path / "browser") as browser:
-            browser.open(page.link)
-            label = "document.querySelector('.lanes canvas')?.ariaLabel"
-            browser.until(f"({label} || '').includes('; rank 5, slow; rank 3: stopped')", "both")
+        browser.open(page.link)
+        label = "document.querySelector('.lanes canvas')?.ariaLabel"
+        browser.until(f"({label} || '').includes('; rank 5, slow; rank 3: stopped')", "both")
     finally:
         page.close()
 

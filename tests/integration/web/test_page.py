@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -56,9 +55,9 @@ def serve() -> Iterator[Serve]:
 
 
 def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
-    serve: Serve, tmp_path: Path
+    serve: Serve, chromium: Browser
 ) -> None:
-    document = rendered(serve(status).link, tmp_path, "[data-cells='8'][data-of='ranks']")
+    document = rendered(chromium, serve(status).link, "[data-cells='8'][data-of='ranks']")
     assert 'class="hung"' in document
     assert "rank 3 on node-1 is stopped by a signal" in document
     assert "3 waiting, 1 stopped; named by an incident: 3;" in document
@@ -70,9 +69,9 @@ def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
 
 
 def test_a_browser_shows_who_waits_for_whom_and_who_is_accused(
-    serve: Serve, tmp_path: Path
+    serve: Serve, chromium: Browser
 ) -> None:
-    document = rendered(serve(status).link, tmp_path)
+    document = rendered(chromium, serve(status).link)
     assert document.count(">ray.get, 93 s</text>") == 1
     assert document.count('class="name" x="14" y="22">Trainer 1</text>') == 1
     assert document.count('class="who root"') == 1
@@ -81,15 +80,15 @@ def test_a_browser_shows_who_waits_for_whom_and_who_is_accused(
     assert told in document, "cells in one line a host"
 
 
-def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, tmp_path: Path) -> None:
-    document = rendered(serve(status).url, tmp_path, expected="401")
+def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, chromium: Browser) -> None:
+    document = rendered(chromium, serve(status).url, expected="401")
     assert "This page needs its link" in document
     assert "ray-sentinel status" in document
     assert "rank 3" not in document
 
 
-def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
-    document = rendered(serve(lambda: status(hostile=HOSTILE)).link, tmp_path)
+def test_hostile_text_stays_text(serve: Serve, chromium: Browser) -> None:
+    document = rendered(chromium, serve(lambda: status(hostile=HOSTILE)).link)
     assert "<title>2 jobs hung" in document
     assert "time per step, last 60 min" in document, "the pulse of the job with that name"
     assert "<b>Rollout.generate&lt;img" in document
@@ -98,11 +97,11 @@ def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
     assert "&lt;img src=x onerror" in document
 
 
-def test_a_browser_draws_the_pulse_with_phases_and_incidents(tmp_path: Path) -> None:
+def test_a_browser_draws_the_pulse_with_phases_and_incidents(chromium: Browser) -> None:
     told = incident(), incident_of_actors()
     page = Page(PageSource(status, lambda: told, pulse=report, gpus=gpus), port=0)
     try:
-        document = rendered(page.link, tmp_path)
+        document = rendered(chromium, page.link)
     finally:
         page.close()
     assert document.count('<path class="mean"') >= 3, "a line for steps, and one for each method"
@@ -115,16 +114,16 @@ def test_a_browser_draws_the_pulse_with_phases_and_incidents(tmp_path: Path) -> 
     assert "<b>Trainer.update</b>" in document
 
 
-def shown_with(tmp_path: Path, told: Callable[[GpuQuantity], GpuMap], drawn: str = "") -> str:
+def shown_with(chromium: Browser, told: Callable[[GpuQuantity], GpuMap], drawn: str = "") -> str:
     page = Page(PageSource(status, tuple, pulse=report, gpus=told), port=0)
     try:
-        return rendered(page.link, tmp_path, drawn)
+        return rendered(chromium, page.link, drawn)
     finally:
         page.close()
 
 
-def test_a_browser_shows_gpus_as_a_heat_map_with_what_is_stale(tmp_path: Path) -> None:
-    document = shown_with(tmp_path, gpus)
+def test_a_browser_shows_gpus_as_a_heat_map_with_what_is_stale(chromium: Browser) -> None:
+    document = shown_with(chromium, gpus)
     assert document.count('<th scope="row">node-') == 6
     assert document.count('<td class="q9" title="node-0') == 8
     assert document.count('<td class="stale" title="node-5') == 8
@@ -133,41 +132,42 @@ def test_a_browser_shows_gpus_as_a_heat_map_with_what_is_stale(tmp_path: Path) -
     assert 'value="temperature"' in document
 
 
-def test_thousands_of_gpus_fit_on_a_page(tmp_path: Path) -> None:
+def test_thousands_of_gpus_fit_on_a_page(chromium: Browser) -> None:
     many = "[data-cells='8192']"
-    document = shown_with(tmp_path, lambda quantity: gpus(quantity, nodes=1024), many)
+    document = shown_with(chromium, lambda quantity: gpus(quantity, nodes=1024), many)
     assert document.count("<i ") < 50, "they are drawn, not built"
     assert "8192 GPUs on 1024 nodes" in document
 
 
-def test_a_browser_says_that_there_are_no_gpus(tmp_path: Path) -> None:
-    document = shown_with(tmp_path, lambda quantity: GpuMap(quantity=quantity))
+def test_a_browser_says_that_there_are_no_gpus(chromium: Browser) -> None:
+    document = shown_with(chromium, lambda quantity: GpuMap(quantity=quantity))
     told = "nvml is quarantined (slow) on 2 nodes; amdgpu finds none on 2 nodes"
     assert f"No GPUs are reported: {told}." in document
 
 
-def test_a_job_of_many_ranks_fits_on_a_page(serve: Serve, tmp_path: Path) -> None:
+def test_a_job_of_many_ranks_fits_on_a_page(serve: Serve, chromium: Browser) -> None:
     cells = "[data-cells='2048'][data-of='ranks']"
-    document = rendered(serve(lambda: status(ranks=2048)).link, tmp_path, cells)
+    document = rendered(chromium, serve(lambda: status(ranks=2048)).link, cells)
     assert "2047 waiting</span>" in document
 
 
-def test_an_error_in_the_console_is_told(serve: Serve, tmp_path: Path) -> None:
+def test_an_error_in_the_console_is_told(serve: Serve, chromium: Browser) -> None:
     link = serve(status).link
-    with Browser(tmp_path) as browser:
-        browser.open(link)
-        browser.settle()
-        assert browser.complaints == []
-        for script, told in (
-            ("console.error('it broke')", "it broke"),
-            ("fetch('/nowhere')", "404"),
-            ("setTimeout(() => { throw new Error('thrown'); })", "thrown"),
-            ("fetch('http://127.0.0.1:9/').catch(() => 0)", "Content Security Policy"),
-        ):
-            browser.complaints.clear()
-            browser.run(f"{script};0")
-            eventually(lambda: browser.run("1") and browser.complaints, f"{told} is noted")
-            assert told in browser.complaints[0]
+    browser = chromium
+    browser.renew()
+    browser.open(link)
+    browser.settle()
+    assert browser.complaints == []
+    for script, told in (
+        ("console.error('it broke')", "it broke"),
+        ("fetch('/nowhere')", "404"),
+        ("setTimeout(() => { throw new Error('thrown'); })", "thrown"),
+        ("fetch('http://127.0.0.1:9/').catch(() => 0)", "Content Security Policy"),
+    ):
+        browser.complaints.clear()
+        browser.run(f"{script};0")
+        eventually(lambda: browser.run("1") and browser.complaints, f"{told} is noted")
+        assert told in browser.complaints[0]
 
 
 def test_a_failing_answer_is_said_and_the_server_goes_on(serve: Serve) -> None:

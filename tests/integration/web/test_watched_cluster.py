@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ def watched(watched_by_files: Watched) -> Watched:
 
 
 def test_the_coordinator_serves_its_page_and_its_state(
-    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+    ray_cluster: RayCluster, watched: Watched, chromium: Browser
 ) -> None:
     url = watched.status().page
     link = ray_cluster.run("status", "--link").stdout.strip()
@@ -42,7 +41,7 @@ def test_the_coordinator_serves_its_page_and_its_state(
         asked = ray_cluster.run("status", "--url", asked_by, "--json", RAY_ADDRESS="127.0.0.1:1")
         assert json.loads(asked.stdout)["state"] == served["state"]
         assert "token" not in asked.stdout
-    document = rendered(link, tmp_path / "browser")
+    document = rendered(chromium, link)
     for node in served["nodes"]:
         assert node["address"] in document
 
@@ -57,9 +56,9 @@ def served(link: str, path: str) -> Any:
 
 
 def test_the_page_has_the_pulse_of_a_real_job(
-    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+    ray_cluster: RayCluster, watched: Watched, chromium: Browser
 ) -> None:
-    link = ray_cluster.run("status", "--link").stdout.strip()
+    link = watched.ask("page_link", str)
     with WatchedJob(ray_cluster, watched, "pulsing") as job:
         job.start("none", "none", at=10**9)
         job.until_training(2, beyond=200)
@@ -67,7 +66,7 @@ def test_the_page_has_the_pulse_of_a_real_job(
         told = served(link, "api/v1/pulse")
         after, latest = watched.status().time, max(job.steps().values())
         (pulse,) = [one for one in told["jobs"] if one["job"] == "pulsing"]
-        document = rendered(link, tmp_path / "browser")
+        document = rendered(chromium, link)
     (lane,) = pulse["lanes"]
     steps = sum(count for _, count, _, _ in lane["points"])
     # Those before an agent had found the ranks are not known.
@@ -81,7 +80,7 @@ def test_the_page_has_the_pulse_of_a_real_job(
 def test_a_real_rank_tells_its_steps_and_what_it_wrote_last(
     ray_cluster: RayCluster, watched: Watched
 ) -> None:
-    link = ray_cluster.run("status", "--link").stdout.strip()
+    link = watched.ask("page_link", str)
     with WatchedJob(ray_cluster, watched, "telling") as job:
         job.start("none", "none", at=10**9)
         job.until_training(2, beyond=100)
@@ -100,10 +99,12 @@ def test_a_real_rank_tells_its_steps_and_what_it_wrote_last(
 
 
 def test_a_real_incident_is_shown_with_all_that_tells_of_it(
-    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+    ray_cluster: RayCluster, watched: Watched, chromium: Browser
 ) -> None:
-    link = ray_cluster.run("status", "--link").stdout.strip()
-    with WatchedJob(ray_cluster, watched, "stopping") as job, Browser(tmp_path / "tab") as browser:
+    link = watched.ask("page_link", str)
+    browser = chromium
+    browser.renew()
+    with WatchedJob(ray_cluster, watched, "stopping") as job:
         job.start("none", "sigstop", "none", at=100)
         found = job.verdict()
         browser.open(f"{link}#incident/{found.id}")
@@ -130,7 +131,7 @@ def test_a_real_incident_is_shown_with_all_that_tells_of_it(
 def test_the_link_outlives_the_coordinator_s_process(
     ray_cluster: RayCluster, watched: Watched
 ) -> None:
-    link = ray_cluster.run("status", "--link").stdout.strip()
+    link = watched.ask("page_link", str)
     before = watched.ask("describe", Description)
     os.kill(before.pid, signal.SIGKILL)
     eventually(lambda: watched.ask("describe", Description).pid != before.pid, "another life", 60.0)
