@@ -34,6 +34,8 @@ axe.run().then((told) => JSON.stringify(told.violations.map((one) =>
   [one.id, one.impact, one.nodes.map((node) => node.html.slice(0, 200))])))
 """
 
+DRAWN = [(1280, "light"), (420, "dark")]
+"""How wide the page is drawn, and in which scheme at first."""
 SHADED = """(() => {
   document.querySelector('#gpus .card').className = 'card gpus %s';
   const cells = document.querySelectorAll('#gpus td[class^=q]');
@@ -64,14 +66,17 @@ def page() -> Iterator[Page]:
 
 
 def violations(browser: Browser, axe: str) -> list[Any]:
-    """What axe-core calls serious or critical."""
+    """What axe-core calls serious or critical, in each scheme: the page follows it."""
     browser.run(f"{axe};0")
-    found = json.loads(browser.run(FOUND))
-    return [one for one in found if one[1] in ("serious", "critical")]
+    found = []
+    for scheme in ("light", "dark"):
+        browser.prefer(scheme)
+        told = json.loads(browser.run(FOUND))
+        found += [[*one, scheme] for one in told if one[1] in ("serious", "critical")]
+    return found
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize(("width", "scheme"), DRAWN)
 @pytest.mark.parametrize(
     ("address", "there"),
     [
@@ -134,8 +139,7 @@ def choose(browser: Browser, name: str) -> None:
     browser.until(ramp if name in ("power", "utilisation") else "true", "its legend")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize(("width", "scheme"), DRAWN)
 @pytest.mark.parametrize(
     ("scene", "colour"),
     [
@@ -168,8 +172,7 @@ def test_no_scene_has_a_serious_finding(
         assert browser.complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize(("width", "scheme"), DRAWN)
 def test_what_a_coordinator_that_is_gone_has_left_can_be_read(
     browser: Browser, axe: str, width: int, scheme: str
 ) -> None:
@@ -183,10 +186,8 @@ def test_what_a_coordinator_that_is_gone_has_left_can_be_read(
     assert violations(browser, axe) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_each_shade_of_the_heat_map_can_be_read(browser: Browser, axe: str, scheme: str) -> None:
+def test_each_shade_of_the_heat_map_can_be_read(browser: Browser, axe: str) -> None:
     browser.resize(1280, 900)
-    browser.prefer(scheme)
     browser.open("about:blank")
     with scene_of(cluster(16)) as page:
         browser.open(page.link)
