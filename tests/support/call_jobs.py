@@ -2,8 +2,9 @@
 
 ``asleep``: a driver waits for trainers that wait for a rollout that sleeps for ever. ``circle``:
 two actors wait for each other. ``async``: coroutines of a front end wait for an engine that sleeps.
-``group``: a placement group that no node can hold. ``flight``: two calls that compute are in
-flight, and the driver takes whichever ends first.
+``group``: a placement group that no node can hold. ``flight``: two calls that work are in flight,
+one that only computes and one that mostly waits for a device, and the driver takes whichever ends
+first.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ class Rollout:
     def score(self) -> None:
         time.sleep(10_000)
 
-    def compute(self) -> None:
+    def work(self) -> None:
         while True:
             sum(range(1000))
+            if self.number:
+                time.sleep(0.02)
 
 
 @ray.remote(num_cpus=0)
@@ -81,7 +84,7 @@ def group() -> None:
 
 
 def flight() -> None:
-    waiting = [Rollout.remote(number).compute.remote() for number in range(2)]
+    waiting = [Rollout.remote(number).work.remote() for number in range(2)]
     ray.wait(waiting, num_returns=1)
 
 

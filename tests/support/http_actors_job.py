@@ -1,8 +1,9 @@
 """Rollouts ask a scorer by HTTP, which nobody calls by Ray. argv: a folder, and how the scorer
 serves: in a "thread" of its actor, or in a "process" below it.
 
-Once there is a file ``busy`` in the folder, a request takes as long as that is there, and computes;
-once there is a file ``block``, one never ends.
+Once there is a file ``busy`` in the folder, a request takes as long as that is there, and works as
+one does whose work is mostly a device's: it computes a little, and waits a little. Once there is a
+file ``block``, one never ends.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def score() -> bytes:
     while (FOLDER / "busy").exists():
         even(100_000)
         odd(100_000)
+        time.sleep(0.05)
     while (FOLDER / "block").exists():
         time.sleep(3600)
     time.sleep(0.1)
