@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
-## Tests run in so many streams at a time, by itself one more than cores, and one more runs unit tests
-## in what these leave (tests/support/streams.py).
+## Tests run in so many streams at a time, by itself one more than cores, and one more runs what starts
+## no cluster in what these leave (tests/support/streams.py).
 STREAMS ?= auto
 ## Tests start thousands of processes: each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE

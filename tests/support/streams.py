@@ -2,9 +2,10 @@
 
 Tests of clusters and trainings wait about as long as they compute, unit tests only compute. So
 there is one worker more than processors for the former, which begin with the longest files, and one
-more that runs unit tests in what the others leave of the processors (``apart.BEHIND``). It never
-starts a cluster, so the others have to share with no more of them than themselves; when they have
-no other files left, they take unit tests, too.
+more that runs unit tests in what the others leave of the processors (``apart.BEHIND``), and after
+them what else starts no cluster: else that would be left idle while the others are at their second
+half. It never starts a cluster, so the others have to share with no more of them than themselves;
+when they have no other files left, they take unit tests, too.
 
 Where workers cannot be apart, there is none behind: one of them runs all that starts ranks or
 clusters, one after the other, and the others what is left, the last of them from the end.
@@ -53,7 +54,11 @@ SHARED_WATCH = "watched_by_files"
 FAULTS = "tests/faults/"
 """Files that share a cluster of their own: one worker runs them."""
 UNIT = "tests/unit/"
-"""What the worker behind the others runs."""
+"""What the worker behind the others runs first."""
+BEHIND = (UNIT, "tests/packaging/", "tests/integration/store/", "tests/integration/web/")
+"""Where what it runs is, but for the files that start a cluster."""
+CLUSTER = "RayCluster"
+"""The class that these name."""
 MOST = 8
 """Workers of ``-n auto``, but for the one behind them. Each may have a cluster of its own, of some
 2 GB."""
@@ -88,12 +93,13 @@ class Files(LoadScopeScheduling):
             self.workqueue,
             key=lambda file: (watching and not self._shares_watch(file), _place(file)),
         )
-        behind = apart.BEHIND in str(node.gateway.spec.python)
-        if behind and not ordered[-1].startswith(UNIT):
-            node.shutdown()
-            return
+        if apart.BEHIND in str(node.gateway.spec.python):
+            ordered = [file for file in reversed(ordered) if self._starts_no_cluster(file)]
+            if not ordered:
+                node.shutdown()
+                return
         last = self.together and node.gateway.id == f"gw{self.numnodes - 1}" and self.numnodes > 1
-        file = ordered[-1 if behind or last else 0]
+        file = ordered[-1 if last else 0]
         self._watching.discard(node)
         if self._shares_watch(file):
             self._watching.add(node)
@@ -105,6 +111,12 @@ class Files(LoadScopeScheduling):
         if file in ("ranks", FAULTS) or file.startswith(UNIT):
             return False
         return _mentions(self.config.rootpath / file, SHARED_WATCH)
+
+    def _starts_no_cluster(self, file: str) -> bool:
+        """Whether the worker behind the others may run this file."""
+        if file.startswith(UNIT):
+            return True
+        return file.startswith(BEHIND) and not _mentions(self.config.rootpath / file, CLUSTER)
 
 
 @functools.cache
