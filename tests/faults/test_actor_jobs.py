@@ -7,7 +7,7 @@ The jobs stand still at the same time, on one cluster, and are looked at togethe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -56,10 +56,36 @@ def jobs(
         yield made
 
 
-def told_of(job: ActorJob, machines: Machines) -> tuple[dict[str, Any], dict[str, str]]:
-    """What ``ray-sentinel stacks`` says of a job, and the members by their labels there."""
+class Looks:
+    """What ``ray-sentinel stacks`` says of the jobs, which it looks at all at once: a test is
+    content with what the last look of another showed of its job, and else looks itself."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+        self._last: list[dict[str, Any]] = []
+
+    def until(
+        self, right: Callable[[list[dict[str, Any]]], bool], what: str, seconds: float
+    ) -> None:
+        """Look again and again, until the jobs are said to be what they should."""
+
+        def look() -> bool:
+            self._last = ask_command(self._machines, "stacks")["jobs"]
+            return right(self._last)
+
+        if not right(self._last):
+            eventually(look, what, seconds, every=2.0)
+
+
+@pytest.fixture(scope="module")
+def looks(machines: Machines) -> Looks:
+    return Looks(machines)
+
+
+def told_of(job: ActorJob, told: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What is said of a job, and the members by their labels there."""
     members = job.members()
-    for one in ask_command(machines, "stacks")["jobs"]:
+    for one in told:
         labels = {
             process["label"]: members[process["pid"]]
             for process in one["processes"]
@@ -71,44 +97,40 @@ def told_of(job: ActorJob, machines: Machines) -> tuple[dict[str, Any], dict[str
 
 
 @pytest.mark.parametrize("fault", STANDING)
-def test_the_stacks_show_the_trouble(
-    fault: str, machines: Machines, jobs: dict[str, ActorJob]
-) -> None:
+def test_the_stacks_show_the_trouble(fault: str, looks: Looks, jobs: dict[str, ActorJob]) -> None:
     plan, kind = STANDING[fault]
     job = jobs[fault]
     eventually(lambda: job.began() is not None, f"it gets to it: {job.last_lines()}", 240.0)
     seen: list[Any] = []
 
-    def shown() -> bool:
-        told, labels = told_of(job, machines)
+    def shown(told: list[dict[str, Any]]) -> bool:
+        mine, labels = told_of(job, told)
         seen[:] = [
             (root["kind"], {labels[who] for who in root["who"] if who in labels})
-            for root in told["roots"]
+            for root in mine["roots"]
         ]
         return len(seen) == 1 and seen[0][0] == kind and seen[0][1] in map(set, plan.accused)
 
     try:
-        eventually(shown, "it is held up by what was drawn", 90.0, every=2.0)
+        looks.until(shown, "it is held up by what was drawn", 90.0)
     except AssertionError as error:
         raise AssertionError(f"{error}: {seen}, drawn: {plan.culprit} {plan.accused}") from None
     assert job.ended() is None
 
 
-def test_a_driver_sleeps_and_nothing_else_goes_on(
-    machines: Machines, jobs: dict[str, ActorJob]
-) -> None:
+def test_a_driver_sleeps_and_nothing_else_goes_on(looks: Looks, jobs: dict[str, ActorJob]) -> None:
     job = jobs[DRIVER.fault]
     eventually(lambda: job.began() is not None, f"it gets to it: {job.last_lines()}", 240.0)
 
-    def asleep() -> bool:
-        told, labels = told_of(job, machines)
-        (driver,) = [one for one in told["processes"] if one["role"] == "driver"] or [{}]
+    def asleep(told: list[dict[str, Any]]) -> bool:
+        mine, labels = told_of(job, told)
+        (driver,) = [one for one in mine["processes"] if one["role"] == "driver"] or [{}]
         busy = [
-            one["label"] for one in told["processes"] if one["role"] != "driver" and one["calls"]
+            one["label"] for one in mine["processes"] if one["role"] != "driver" and one["calls"]
         ]
         return driver.get("activity") == "sleeping" and len(labels) > 1 and not busy
 
-    eventually(asleep, "the driver sleeps", 60.0, every=2.0)
+    looks.until(asleep, "the driver sleeps", 60.0)
 
 
 @pytest.mark.parametrize("fault", ENDING)
