@@ -27,6 +27,8 @@ os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 # seconds, for a dashboard that is not there, and looks at all processes each five.
 os.environ.setdefault("SCAN_EVENT_DIR_INTERVAL_SECONDS", "60")
 os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "60000")
+# Else each raylet reads what memory is left four times a second.
+os.environ.setdefault("RAY_memory_monitor_refresh_ms", "5000")
 
 
 def pytest_configure(config: pytest.Config) -> None:
