@@ -1,4 +1,6 @@
-"""Runtime environments that a real Ray builds: told as that, and as stuck where nothing moves."""
+"""What a job waits for and the cluster does not give: a runtime environment that is being built or
+is stuck, room in a full placement group, a label that no node has; by version 2 of Ray's
+autoscaler."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,14 +28,37 @@ class Newcomer:
 ray.get(Newcomer.remote().hello.remote())
 """
 PLUGIN = {"class": "tests.support.slow_environment.SlowEnvironment"}
+FULL = """
+import ray
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+ray.init()
+group = placement_group([{"CPU": 2}], name="small")
+ray.get(group.ready())
+there = PlacementGroupSchedulingStrategy(group)
+@ray.remote(num_cpus=1, scheduling_strategy=there)
+class Part:
+    def ok(self): return 1
+parts = [Part.remote() for _ in range(2)]
+ray.get([part.ok.remote() for part in parts])
+ray.get(Part.remote().ok.remote())
+"""
+LABELLED = """
+import ray
+ray.init()
+@ray.remote(num_cpus=1, label_selector={"kind": "h100"})
+def score(): return 1
+ray.get(score.remote())
+"""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_enable_autoscaler_v2", "1")
         patch.setenv("RAY_RUNTIME_ENV_PLUGINS", json.dumps([PLUGIN]))
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]), prepend=os.pathsep)
-        cluster = RayCluster(addresses=("127.0.0.2",))
+        cluster = RayCluster(addresses=("127.0.0.2",), autoscaler=True)
         cluster.up(tmp_path_factory.mktemp("log"))
         yield cluster
         cluster.down()
@@ -101,3 +127,35 @@ def test_an_agent_of_rays_that_waits_for_a_download_is_stuck(
         assert "answers nobody and does not move; its log ends with 'Downloading package" in text
         assert "free" not in text
         package.write_bytes(b"")  # who reads it goes on
+
+
+@pytest.mark.timeout(240)
+def test_a_full_group_and_a_label_that_no_node_has(cluster: RayCluster) -> None:
+    wanted = (
+        "nothing in the cluster has room for 1 CPU in placement group small (2 CPU); 2 actors Part "
+        "of job-",
+        "hold 2 CPU; 1 process waits",
+        "there can never be a node with 1 CPU free, labelled kind=h100: no node has the label "
+        "kind=h100; no autoscaler adds nodes; 1 process waits",
+    )
+    environ, seen = cluster.environ(), [""]
+
+    def told() -> bool:
+        seen.append(" ".join(cluster.run("incidents").stdout.split()))
+        return all(text in seen[-1] for text in wanted)
+
+    with cluster.connected() as ray:
+        incidents = partial(Watched(ray).ask, "incidents", tuple[Incident, ...])
+        both = len(incidents()) + 2
+        jobs = [
+            subprocess.Popen([sys.executable, "-c", job], env=environ) for job in (FULL, LABELLED)
+        ]
+        try:
+            eventually(lambda: len(incidents()) >= both, "both are known", 120.0, every=0.5)
+            eventually(told, "both are told", 30.0, every=2.0)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {seen[-1]}") from None
+        finally:
+            for job in jobs:
+                job.kill()
+                job.wait()
