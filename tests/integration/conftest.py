@@ -16,6 +16,14 @@ from tests.support.lasting import Lasting
 from tests.support.parts import WRAPPERS, lacking
 from tests.support.ray_cluster import RayCluster, Watched
 
+HASTY = """
+[rules."stall.requests"]
+seconds = 20.0
+[rules."serve.stalled"]
+seconds = 15.0
+"""
+"""Settings of the watch that files share: requests need not be missed for minutes."""
+
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
@@ -57,8 +65,10 @@ def lasting_watch(
     ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lasting[Watched]]:
     def begin(undo: contextlib.ExitStack) -> Watched:
-        log = tmp_path_factory.mktemp("watched") / "log"
-        ray_cluster.up(log)
+        folder = tmp_path_factory.mktemp("watched")
+        settings, log = folder / "hasty.toml", folder / "log"
+        settings.write_text(HASTY)
+        ray_cluster.up(log, RAY_SENTINEL_CONFIG=str(settings))
         undo.callback(ray_cluster.down)
         return Watched(undo.enter_context(ray_cluster.connected()), log)
 

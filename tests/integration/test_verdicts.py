@@ -25,8 +25,8 @@ HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
 WORLD = 2
 CALM = {"checkpoint": ("40", "22"), "long-step": ("12", "22"), "dataloader": ("0", "60")}
 """What takes long, how many seconds, and how many steps there are."""
-OTHERS = {"short": ("nothing", "0", "12"), "long": ("nothing", "0", "60")}
-"""The one ends while the other runs."""
+SHORT = ("nothing", "0", "12")
+"""The same of a job that ends while others run."""
 
 
 def incidents(watched: Watched, job: str) -> list[Incident]:
@@ -90,7 +90,7 @@ def healthy(
     ray_cluster: RayCluster, watched_by_files: Watched
 ) -> Iterator[Mapping[str, HealthyJob]]:
     """They run beside each other, for they mostly wait."""
-    jobs = {name: HealthyJob(ray_cluster, name, *more) for name, more in OTHERS.items()}
+    jobs = {"short": HealthyJob(ray_cluster, "short", *SHORT)}
     jobs |= {what: HealthyJob(ray_cluster, what, what, *more) for what, more in CALM.items()}
     yield jobs
     for job in jobs.values():
@@ -112,16 +112,16 @@ def ended(watched: Watched, name: str) -> Callable[[], bool]:
 def test_a_job_that_ends_while_another_runs_raises_nothing(
     watched: Watched, healthy: Mapping[str, HealthyJob]
 ) -> None:
-    long, short = healthy["long"], healthy["short"]
+    long, short = healthy["checkpoint"], healthy["short"]
     short.wait(250)
     eventually(ended(watched, "short"), "the end of the short one is seen", 20)
-    still = job_status(watched, "long")
+    still = job_status(watched, long.name)
     assert still is not None
     assert not still.ended
     long.wait(150)
-    eventually(ended(watched, "long"), "the end of the long one is seen", 20)
+    eventually(ended(watched, long.name), "the end of the long one is seen", 20)
     time.sleep(3)
-    assert incidents(watched, "long") + incidents(watched, "short") == []
+    assert incidents(watched, long.name) + incidents(watched, "short") == []
 
 
 @pytest.mark.parametrize("what", CALM)

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
 from ray_sentinel.progress.discovery.environment import VARIABLES
-from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.ray_cluster import Watched
 from tests.support.waiting import eventually
 from tests.support.watched_job import culprits
 
@@ -130,16 +129,9 @@ class Server:
         self.close()
 
 
-@pytest.fixture(scope="module")
-def watched(ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """Watched, and requests need not wait for a minute to be missed."""
-    folder = tmp_path_factory.mktemp("watched")
-    settings = folder / "hasty.toml"
-    settings.write_text('[rules."stall.requests"]\nseconds = 12.0\n')
-    ray_cluster.up(folder / "log", RAY_SENTINEL_CONFIG=str(settings))
-    with ray_cluster.connected() as ray:
-        yield Watched(ray)
-    ray_cluster.down()
+@pytest.fixture
+def watched(watched_by_files: Watched) -> Watched:
+    return watched_by_files
 
 
 def test_the_engines_processes_are_ranks_and_a_stopped_one_is_named(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.support.ray_cluster import RayCluster
+from ray_sentinel.model.incident import Incident
+from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
 HOLDS = """
@@ -43,9 +45,12 @@ else:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.usefixtures("watched")
-def test_an_orphan_and_a_group_for_more_nodes_than_there_are(ray_cluster: RayCluster) -> None:
+def test_an_orphan_and_a_group_for_more_nodes_than_there_are(
+    ray_cluster: RayCluster, watched_by_files: Watched
+) -> None:
     environ = ray_cluster.environ()
+    incidents = partial(watched_by_files.ask, "incidents", tuple[Incident, ...])
+    earlier = len(incidents())
     subprocess.run([sys.executable, "-c", HOLDS], env=environ, check=True, timeout=90)
     waiting = [
         subprocess.Popen([sys.executable, "-c", WAITS, what], env=environ)
@@ -58,7 +63,10 @@ def test_an_orphan_and_a_group_for_more_nodes_than_there_are(ray_cluster: RayClu
         return "keeper" in said and "STRICT_SPREAD" in said
 
     try:
-        eventually(both, "both are told", 120.0, every=2.0)
+        # The command costs more than the coordinator's answer.
+        new = earlier + len(waiting)
+        eventually(lambda: len(incidents()) >= new, "both are known", 120.0, every=0.5)
+        eventually(both, "both are told", 60.0, every=2.0)
     except AssertionError as error:
         raise AssertionError(f"{error}: {seen}") from None
     finally:
