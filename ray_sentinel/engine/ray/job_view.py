@@ -472,13 +472,6 @@ class RayJobView(msgspec.Struct, kw_only=True):
             if root.kind == "unheld" and root.lacks is not None and since:
                 yield min(since) + given_timeout(root)
 
-    def only_sleeps(self, process: ProcessId, since: float) -> bool:
-        """Whether a process was seen in a sleep that ends by itself, within ``UNKNOWN_TIMEOUT``
-        after ``since``, like a pause between two rounds. One that goes on sleeping, as who polls
-        does, is told after that time."""
-        ends = self.sleep_ends(process)
-        return ends is not None and ends <= since + UNKNOWN_TIMEOUT
-
     def sleep_ends(self, process: ProcessId) -> float | None:
         """When the sleep ends in which a process was in the last look; None if it was in none, or
         that is not known."""

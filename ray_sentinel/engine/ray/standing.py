@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.ranks import NEVER
 from ray_sentinel.engine.ray.devices import device_kind
 from ray_sentinel.engine.ray.job_view import RayJobView, StandingMember, is_sure_after
 from ray_sentinel.engine.ray.methods import RHYTHM, call_timeout
@@ -24,12 +23,9 @@ def standing_kind(
     if not standing.is_sure():
         return None
     kind = _at_device(view, job, standing) if standing.at_device else "actor-stuck"
-    track = view.ray.track_of(standing.member.process)
-    since = max(standing.began or NEVER, track.began if track is not None else NEVER)
-    if job.only_sleeps(standing.member.process, since):
-        return None
     if standing.thread_still_since is not None:
         return kind if _thread_is_stuck(view, job, standing, now) else None
+    track = view.ray.track_of(standing.member.process)
     if track is None or track.still_since > standing.first_at:
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None

@@ -118,12 +118,16 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
 
 def _driver_stands(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -> bool:
     """Whether a driver has stood still since the first of some looks; or sleeps for longer than any
-    pause of its job, and has slept again and again for as long as nothing is known of a call."""
+    pause of its job, and has slept again and again for as long as nothing is known of a call.
+
+    A sleep of which the kernel tells that it ends soon after the last step is a pause between two
+    rounds. An actor that sleeps in a call is no such thing: somebody waits for it meanwhile.
+    """
     if not job.has_rhythm or not seen.is_sure() or job.silence(now) <= job.timeout:
         return False
-    if job.only_sleeps(track.process, job.changed_at):
-        return False
     ends = job.sleep_ends(track.process)
+    if ends is not None and ends <= job.changed_at + UNKNOWN_TIMEOUT:
+        return False
     again = ends is not None and ends - track.still_since > job.timeout
     return again or track.still_since <= seen.first_at
 
