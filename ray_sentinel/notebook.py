@@ -21,7 +21,7 @@ from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.errors import InputError, MissingPartError
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Plot
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.private_files import read_regular
+from ray_sentinel.private_files import read_private
 from ray_sentinel.report import series
 from ray_sentinel.report.html import framed, incident_html
 from ray_sentinel.report.incident_markdown import markdown
@@ -56,14 +56,14 @@ def read_incident(folder: str | Path) -> IncidentReport:
     """The incident of a bundle. Raises InputError if there is none."""
     place = Path(folder).expanduser()
     try:
-        data = read_regular(place / RECORD, MOST_BYTES)
+        data = read_private(place / RECORD, MOST_BYTES)
         incident = msgspec.json.decode(data, type=Incident)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{place / RECORD} is no incident: {error}") from None
     files = {}
     for name in (series.FILE, series.PLOTS_FILE):
         if (place / name).is_file():
-            files[name] = read_regular(place / name, MOST_BYTES)
+            files[name] = read_private(place / name, MOST_BYTES)
     return IncidentReport(incident=incident, diagnosis=series.read(files))
 
 

@@ -65,7 +65,7 @@ def opener(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
 
 
-def read_regular(path: Path, most: int) -> bytes:
+def read_private(path: Path, most: int) -> bytes:
     """A regular file's first bytes; empty if there is none, or a link, a pipe, a device."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

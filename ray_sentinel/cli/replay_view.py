@@ -24,7 +24,7 @@ from ray_sentinel.cli.weighing import Weighing, print_weighing, weighing
 from ray_sentinel.config import Config
 from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.private_files import read_regular
+from ray_sentinel.private_files import read_private
 from ray_sentinel.report.contract import incident_dict
 
 _EXPECTED = (
@@ -113,7 +113,7 @@ def _of_folder(folder: Path, source: str) -> _Wanted:
 
 def _stored(path: Path) -> Incident:
     try:
-        return msgspec.json.decode(read_regular(path, MAX_FILE), type=Incident)
+        return msgspec.json.decode(read_private(path, MAX_FILE), type=Incident)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: is no incident of ray_sentinel: {error}") from None
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.private_files import read_regular
+from ray_sentinel.private_files import read_private
 
 MOST_BYTES = 64 << 20
 """Most bytes of a bundle's record; a larger one is not read."""
@@ -33,7 +33,7 @@ def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
         raise InputError("--incident needs the job's folder, not a URL")
     for file in sorted((folder / "incidents").glob("*/incident.json")):
         try:
-            record = json.loads(read_regular(file, MOST_BYTES))
+            record = json.loads(read_private(file, MOST_BYTES))
         except (OSError, ValueError, RecursionError):
             continue
         if not isinstance(record, dict):

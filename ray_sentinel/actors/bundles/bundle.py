@@ -20,7 +20,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.config import safe_name
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.private_files import keep_private, make_private, read_regular
+from ray_sentinel.private_files import keep_private, make_private, read_private
 from ray_sentinel.report.contract import incident_json
 from ray_sentinel.whole_file import write_whole
 
@@ -82,7 +82,7 @@ def find(root: Path, incident: Incident, deployment: str = "") -> Path | None:
         if path.parent.is_symlink() or made_by(path.parent) not in (deployment, ""):
             continue
         try:
-            stored = msgspec.json.decode(read_regular(path, MAX_FILE), type=Incident)
+            stored = msgspec.json.decode(read_private(path, MAX_FILE), type=Incident)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if stored.id == incident.id and abs(_steady(stored) - _steady(incident)) < _SAME_SECONDS:
@@ -102,7 +102,7 @@ def temporary_name(bundle: str, deployment: str, what: str) -> str:
 
 def made_by(folder: Path) -> str:
     """The deployment that created a bundle; empty if unknown: an earlier version did."""
-    return read_regular(folder / MARK, 100).split(b"\n", 1)[0].decode("ascii", "replace")
+    return read_private(folder / MARK, 100).split(b"\n", 1)[0].decode("ascii", "replace")
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -37,7 +37,7 @@ from ray_sentinel.actors.bundles.bundle import made_by, temporary_name
 from ray_sentinel.actors.coordinator.event_log.log import is_log_file
 from ray_sentinel.actors.lease import DEPLOYMENT, Lease, LeaseWatch
 from ray_sentinel.clock import Clock
-from ray_sentinel.private_files import read_regular
+from ray_sentinel.private_files import read_private
 from ray_sentinel.store.history.file import HISTORY_NAME, owner_of, remove_history
 
 _BUNDLE = r"\d{8}T\d{6}Z-[a-z]+(?:-[a-z]+)*-\d{4,9}(?:-\d{1,3})?"
@@ -227,7 +227,7 @@ class IncidentHead(msgspec.Struct, frozen=True):
 
 def _is_incident(path: Path) -> bool:
     try:
-        msgspec.json.decode(read_regular(path, _MOST_JSON), type=IncidentHead)
+        msgspec.json.decode(read_private(path, _MOST_JSON), type=IncidentHead)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

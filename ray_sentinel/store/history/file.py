@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
-from ray_sentinel.private_files import FILE_MODE, keep_private, read_regular
+from ray_sentinel.private_files import FILE_MODE, keep_private, read_private
 from ray_sentinel.store.history.source import beside, newest
 from ray_sentinel.store.history.writer import MAX_BYTES, PRUNE_SECONDS, History, Rows
 
@@ -224,7 +224,7 @@ def lock_of(file: Path) -> Path:
 
 def owner_of(file: Path) -> str:
     """The last writer of a history; empty if unknown."""
-    return read_regular(lock_of(file), 100).decode("utf-8", "replace")
+    return read_private(lock_of(file), 100).decode("utf-8", "replace")
 
 
 def remove_history(file: Path) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.engine.events import AnyEvent, EvidenceEvent, KeptEvidence
 from ray_sentinel.errors import InputError
-from ray_sentinel.private_files import opener, read_regular
+from ray_sentinel.private_files import opener, read_private
 
 SMALL = 64 << 10
 """Most bytes of evidence that are in the event itself: some 70 ranks' recorders."""
@@ -71,7 +71,7 @@ def read_evidence(folder: Path, evidence: KeptEvidence) -> bytes:
     match = _NAME.fullmatch(evidence.file)
     if match is None or match["part"]:
         raise InputError("its file has a name that no version of ray_sentinel gives")
-    data = read_regular(folder / evidence.file, LARGE + 1)
+    data = read_private(folder / evidence.file, LARGE + 1)
     if not data:
         raise InputError(f"{folder / evidence.file} is not there, or cannot be read")
     if _digest(data) + _SUFFIX != evidence.file:
