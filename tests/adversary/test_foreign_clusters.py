@@ -39,14 +39,9 @@ def plant(folder: Path) -> None:
     (folder / cluster.CURRENT).write_text(ADDRESS)
 
 
-def test_an_address_that_somebody_else_left_is_not_used(tmp_path: Path) -> None:
-    temp = tmp_path / "ray"
-    temp.mkdir()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    temp.chmod(0o777)
-    as_nobody(plant, temp)
-    assert cluster.current_cluster(temp) == ""
-    (temp / cluster.CURRENT).unlink()
-    plant(temp)
-    assert cluster.current_cluster(temp) == ADDRESS
+def test_an_address_that_somebody_else_left_is_not_used(open_folder: Path) -> None:
+    as_nobody(plant, open_folder)
+    assert cluster.current_cluster(open_folder) == ""
+    (open_folder / cluster.CURRENT).unlink()
+    plant(open_folder)
+    assert cluster.current_cluster(open_folder) == ADDRESS

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,15 +26,6 @@ pytestmark = needs_root()
 SOMEBODY = 4321
 NODE = Node(id="n", host="h", address="10.0.0.1")
 OURS = RankIdentity(job="production", rank=0)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder like ``/dev/shm``: everybody may write there, nobody may take what is another's."""
-    folder = Path(tempfile.mkdtemp(prefix="foreign-ranks-"))
-    folder.chmod(0o1777)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

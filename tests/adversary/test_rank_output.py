@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,15 +17,6 @@ from tests.support.other_user import as_nobody, nobody_runs
 from tests.support.waiting import eventually
 
 SECRET = "of root's alone"
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder like ``/tmp``: everybody may write there, nobody may take what is another's."""
-    folder = Path(tempfile.mkdtemp(prefix="rank-output-"))
-    folder.chmod(0o1777)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def writes_to(file: Path | int, said: Path) -> None:
