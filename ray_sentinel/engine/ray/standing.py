@@ -58,8 +58,8 @@ def round_kind(
     view: ClusterView, job: RayJobView, standing: StandingMember, now: float
 ) -> FaultKind | None:
     """The kind of fault of a process that was on a CPU in one function at all looks, and has not
-    rested since before the first of them; None if none is proven. A call that computes for long is
-    seen in several functions."""
+    rested since long before the last of them; None if none is proven. A call that computes for long
+    is seen in several functions."""
     track, fact = view.ray.track_of(standing.member.process), standing.round_in
     if fact is None or not standing.is_sure() or fact.activity in LONG_ACTIVITIES:
         return None
@@ -69,7 +69,10 @@ def round_kind(
         kind = _at_device(view, job, standing)
     if standing.restless_for is not None:
         return kind if _thread_goes_round(job, standing, fact) else None
-    if track is None or track.restless_since is None or track.restless_since > standing.first_at:
+    if track is None or track.restless_since is None:
+        return None
+    # Looks before a rest, or before its agent could not tell for a moment, prove nothing.
+    if not is_sure_after(standing.last_at - max(standing.first_at, track.restless_since)):
         return None
     driver = standing.member.role == "driver"
     timeout = None if takes_long(fact) else job.round_timeout_in("" if driver else track.runs)

@@ -90,6 +90,23 @@ class TestNamed:
         assert story.incident().kind == "cpu-spin"
         assert [one.pid for one in story.culprits()] == [10]
 
+    def test_a_rollout_that_spins_while_its_agent_could_not_look_for_a_moment(self) -> None:
+        """On a crowded machine an agent may get no CPU for seconds, and then not know whether a
+        process has rested meanwhile."""
+        story, main, (first, _) = rollouts()
+        first.spins("generate", story.now)
+        story.call(main, first, "generate")
+        begun = story.now
+
+        def work() -> None:
+            first.works(story.now)
+            if first.busy_since == begun and story.now > begun + 12.0:
+                first.busy_since = story.now
+
+        story.run(60, work)
+        assert story.incident().kind == "cpu-spin"
+        assert [one.pid for one in story.culprits()] == [10]
+
     def test_a_rollout_that_spins_and_keeps_its_gil(self) -> None:
         story = spins(msgspec.structs.replace(COMPUTES, holds_gil=True))
         assert story.incident().kind == "actor-stuck", "a loop of one line is seen alike"
