@@ -12,6 +12,8 @@ import os
 import struct
 import time
 
+from ray_sentinel.progress.proc.process_memory import memory_at
+
 _CLOCK_NANOSLEEP = {"x86_64": 230, "aarch64": 115}
 """The number of the system call, by machine."""
 _TIMER_ABSTIME = 1
@@ -29,9 +31,9 @@ def wakes_at(pid: int, tid: int) -> float | None:
         # Another time namespace has clocks of its own.
         if os.readlink(f"/proc/{pid}/ns/time") != os.readlink("/proc/self/ns/time"):
             return None
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            seconds, nanoseconds = _TIMESPEC.unpack(os.pread(memory.fileno(), 16, address))
-    except (OSError, ValueError, OverflowError, struct.error):
+        until = memory_at(pid, address, _TIMESPEC.size)
+        seconds, nanoseconds = _TIMESPEC.unpack(until or b"")
+    except (OSError, ValueError, struct.error):
         return None
     left: float = seconds + nanoseconds / 1e9 - time.clock_gettime(clock)
     return time.time() + left

@@ -69,8 +69,8 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     lacks: Lack | None = None
     """What is missing, for a root that is not a process: a place to run, memory, an environment."""
     moves: int | None = None
-    """For an environment being built, and an actor that awaits something of its own: a number that
-    changes whenever it has moved."""
+    """For an environment being built, a thread other than the main one that the kernel blocks, and
+    an actor that awaits something of its own: a number that changes whenever it has moved."""
     waiters: int
     """How many processes wait for it, directly or not."""
     processes: tuple[RootMember, ...] = ()

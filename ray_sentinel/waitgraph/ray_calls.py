@@ -56,10 +56,11 @@ FEW = 32
 """Most things in a row that are waited for one by one. Beyond that, a process or call waits for
 halves, which wait for their halves in turn; otherwise thousands that wait for thousands would make
 millions of edges."""
+_BLOCKED = "D"
 _STATES: Mapping[str, tuple[FactKind, str]] = {
     "T": ("rank-stopped", "is stopped by a signal"),
     "t": ("rank-stopped", "is stopped by a debugger"),
-    "D": ("kernel-blocked", "is blocked in the kernel"),
+    _BLOCKED: ("kernel-blocked", "is blocked in the kernel"),
     "Z": ("rank-dead", "has ended"),
     "X": ("rank-dead", "has ended"),
 }
@@ -258,11 +259,14 @@ class RayFacts:
 
     def moves(self, node: WaitNode) -> int | None:
         """A number that changes whenever what is awaited has moved: the build of an environment
-        (``UnmetNeeds.moves``), or the event loop of an actor whose coroutines await something of
-        their own. None for any other node, and if it cannot be known."""
+        (``UnmetNeeds.moves``), a thread that the kernel blocks and agents do not watch, or the
+        event loop of an actor whose coroutines await something of their own. None for any other
+        node, and if it cannot be known."""
         fact = self._stacks.get(node)
         if fact is None:
             return self._unmet.moves(node)
+        if fact.state == _BLOCKED:
+            return self.thread_switches(node)
         if fact.activity != "idle" or not self._works(node):
             return None
         # What they await may be made by a call elsewhere, or brought by some thread of the job.

@@ -5,6 +5,7 @@ So nobody whom others wait for reads it. The lock is really held here (``locked_
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import subprocess
@@ -21,7 +22,7 @@ from ray_sentinel import process, signals
 from ray_sentinel.actors.coordinator.fleet import autoscales
 from ray_sentinel.collect import child_registry
 from ray_sentinel.progress.discovery.front_end import metrics_url
-from ray_sentinel.progress.proc.process_memory import PATIENCE, memory_file, memory_files
+from ray_sentinel.progress.proc.process_memory import PATIENCE, memory_at, memory_file, memory_files
 from ray_sentinel.store.prometheus.tsdb import listen_address
 from ray_sentinel.supervise.attempt.descendants import descendants
 from ray_sentinel.supervise.attempt.orphans import orphans
@@ -127,6 +128,7 @@ def test_supervision_goes_on_beside_it(locked: int) -> None:
 
 def test_who_asks_for_one_file_does_not_wait_for_ever(locked: int) -> None:
     assert soon(lambda: memory_file(locked, "cmdline")) is None
+    assert soon(lambda: memory_at(locked, mmap.PAGESIZE, 16)) is None
     assert soon(lambda: metrics_url(locked, "vllm")) == ""
     assert soon(lambda: listen_address(locked)) == ""
     assert soon(lambda: autoscales({})) is False
@@ -147,7 +149,7 @@ def test_process_runs_go_on_beside_it(locked: int) -> None:
     assert soon(lambda: process.run(["true"], deadline=20)).ok
 
 
-BEHIND_THE_LOCK = re.compile(r'"(environ|cmdline|maps|smaps)"|/(environ|cmdline|maps|smaps)"')
+BEHIND_THE_LOCK = re.compile(r'["/](environ|cmdline|maps|smaps|mem)"')
 ASIDE = {
     "progress/proc/process_memory.py",
     # These read in threads of ``Bounded``.
@@ -155,6 +157,8 @@ ASIDE = {
     "capture/recorder_dumps.py",
     "capture/ras.py",
     "capture/nccl_library.py",
+    # This one opens the memory and reads nothing.
+    "progress/proc/tracing.py",
 }
 
 

@@ -96,6 +96,11 @@ class SeenRoot(_SameInLooks, kw_only=True):
     unmoved_since: float = 0.0
     """The first of the looks since which ``root.moves`` has been the same."""
 
+    def has_not_moved(self, longest: float = 0.0) -> bool:
+        """Whether ``root.moves`` has been the same for long enough to prove something.
+        ``longest``: what the longest call took as a whole, if it is a call that stands still."""
+        return is_sure_after(self.last_at - self.unmoved_since, longest)
+
 
 class StandingMember(_SameInLooks, kw_only=True):
     """A process that stands still where it waits for nobody, or goes round in one place on a

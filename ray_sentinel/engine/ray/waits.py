@@ -22,7 +22,6 @@ from ray_sentinel.engine.ray.job_view import (
     SeenRoot,
     StandingMember,
     given_timeout,
-    is_sure_after,
 )
 from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
 from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM, call_timeout
@@ -157,9 +156,13 @@ def _cannot_go_on(
     that may be over in a moment must last: a wait for a disk between two looks, or C code that
     keeps the GIL for longer than a call may take."""
     kind = _broken_kind(seen.root)
-    held_for = track.stopped_for(now) if track is not None else 0.0
-    if track is not None and (track.since > seen.last_at or _is_free(view, job, kind, track, now)):
+    if track is not None and track.since > seen.last_at:
         return False  # the look is older
+    if kind == "kernel-blocked" and seen.root.moves is not None:  # a thread that nobody watches
+        return seen.has_not_moved()
+    held_for = track.stopped_for(now) if track is not None else 0.0
+    if track is not None and _is_free(view, job, kind, track, now):
+        return False
     momentary = kind in ("kernel-blocked", "gil-held") and job.goes_on(now)
     if kind == "rank-stopped" or (seen.held_up and not momentary):
         return seen.is_sure() or held_for > STOPPED_SECONDS
@@ -228,8 +231,7 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     longest = job.longest_call_of(member.does)
     timeout = max(UNKNOWN_TIMEOUT, *usual)
     if root.moves is not None and longest is not None:
-        still = is_sure_after(seen.last_at - seen.unmoved_since, longest)
-        timeout = call_timeout(longest) if still else timeout
+        timeout = call_timeout(longest) if seen.has_not_moved(longest) else timeout
     silent = min(now - called_at, job.silence(now)) > timeout
     if not silent and not _late_coroutines(job, seen):
         return False  # others begin and end, as usual

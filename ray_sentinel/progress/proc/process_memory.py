@@ -141,6 +141,23 @@ def memory_files(
     return {pid: data for (_, pid, _), data in found.items()}
 
 
+def memory_at(pid: int, address: int, size: int) -> bytes | None:
+    """What a process has in its memory at an address, for code that must not wait for it; None if
+    it has ended, hangs, has nothing there, or may not be read."""
+
+    def read() -> bytes:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            try:
+                return os.pread(memory.fileno(), size, address)
+            except OverflowError as error:
+                raise OSError("no process has anything there") from error
+
+    key = ("/proc", pid, "mem")
+    with _asking:
+        found, _ = _aside.run({key: read})
+    return found.get(key)
+
+
 def memory_file(pid: int, name: str, proc: str | os.PathLike[str] = "/proc") -> bytes | None:
     """``memory_files`` for one process; None if it is missing."""
     return memory_files([pid], name, proc).get(pid)

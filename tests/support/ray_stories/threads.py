@@ -11,6 +11,7 @@ from tests.support.ray_story import (
     COMPUTES,
     SELECTS,
     SLEEPS,
+    WRITES,
     RayStory,
     actors,
     driver,
@@ -89,6 +90,28 @@ def thread_stands(*, runs: bool = False, method: str = "generate") -> RayStory:
     story.call(main, first, method)
     first.wakes = runs
     story.run(100, lambda: first.works(story.now))
+    return story
+
+
+def thread_writes(*, wakes: str = "", seconds: int = 60) -> RayStory:
+    """A thread of an actor, whose main thread rests, is blocked in the kernel for some ``seconds``.
+    It is put on a CPU "between looks", or in each "round" of one too. After the ``seconds`` all go
+    on for a minute."""
+    story, main, (first, _) = rollouts()
+    first.begins("save", story.now, msgspec.structs.replace(WRITES, tid=99, switches=7))
+    first.title = first.kind
+    story.call(main, first, "save")
+    first.wakes = wakes == "round"
+
+    def second() -> None:
+        first.works(story.now)
+        if wakes == "between looks":
+            first.stack = msgspec.structs.replace(first.stack, switches=story.looks)
+
+    story.run(seconds, second)
+    first.rests(story.now)
+    story.drives(main)
+    story.train(60)
     return story
 
 

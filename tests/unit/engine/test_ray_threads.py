@@ -25,6 +25,7 @@ from tests.support.ray_stories.threads import (
     thread_spins,
     thread_stands,
     thread_stands_beside_others,
+    thread_writes,
 )
 from tests.support.ray_story import (
     SLEEPS,
@@ -96,6 +97,15 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert incident.confirmed_at - ray_story.START - WARM < 40.0
 
+    def test_one_whose_thread_the_kernel_blocks(self) -> None:
+        story = thread_writes()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.method) == ("kernel-blocked", "Rollout.save")
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START - WARM < 30.0
+        assert incident.resolved_at is not None
+        assert incident.resolved_at - ray_story.START - WARM < 60.0 + 50.0
+
     def test_one_whose_thread_goes_on_in_the_end_no_longer(self) -> None:
         incident = thread_stands_beside_others(seconds=60).incident()
         assert incident.confirmed_at is not None
@@ -159,6 +169,12 @@ class TestNoIncident:
         self, share: float, longest: float
     ) -> None:
         story = thread_spins(share=share, longest=longest)
+        assert story.engine.incidents(everything=True) == ()
+
+    @pytest.mark.parametrize("wakes", ["round", "between looks"])
+    def test_a_thread_that_writes_a_lot(self, wakes: str) -> None:
+        story = thread_writes(wakes=wakes)
+        assert story.looks > 1
         assert story.engine.incidents(everything=True) == ()
 
     def test_a_thread_that_runs_now_and_then(self) -> None:
