@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import apart, processor_time, streams
+from tests.support import apart, lost_workers, processor_time, streams
 from tests.support.lasting import Lasting
 
 # How long an example takes is the machine's matter: one that is busy must not fail it.
@@ -39,8 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.dist != "no" and config.option.tx:
         config.pluginmanager.register(streams.Streams(config))
         config.pluginmanager.register(processor_time.Summary())
-    elif hasattr(config, "workerinput") and (file := os.environ.get(apart.SPENT)):
-        config.pluginmanager.register(processor_time.Worker(Path(file)))
+        config.pluginmanager.register(lost_workers.Lost())
+    elif hasattr(config, "workerinput"):
+        config.pluginmanager.register(lost_workers.Worker(config.workerinput[lost_workers.FILE]))
+        if file := os.environ.get(apart.SPENT):
+            config.pluginmanager.register(processor_time.Worker(Path(file)))
 
 
 @pytest.hookimpl(wrapper=True)
