@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,10 +75,9 @@ class Lost:
 
 def how_it_ended(node: WorkerController) -> str:
     """The exit code of a worker, or the signal that ended it, and what memory is left."""
-    process = node.gateway._io.popen
     try:
-        code = process.wait(SECONDS)
-    except Exception as error:  # whatever it is, the tests go on
+        code = node.gateway._io.popen.wait(SECONDS)
+    except (AttributeError, subprocess.TimeoutExpired) as error:  # of another kind, or it hangs
         return f"{type(error).__name__}: {error}"
     number = -code if code < 0 else 256 - code
     names = {int(one): one.name for one in signal.Signals}
