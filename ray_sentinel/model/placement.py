@@ -48,6 +48,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds resources: orphans first, then those that hold most."""
     in_groups: tuple[ResourceHolder, ...] = ()
     """Who holds the resources of the placed groups in which something waits for room."""
+    short_of_memory: tuple[str, ...] = ()
+    """The ids of nodes that have room for a call, but none in their object store for its arguments.
+    """
     labels_on: dict[str, dict[str, str]] = {}
     """The labels of each node that something requests, by node id."""
     autoscaler: str = ""

@@ -102,7 +102,7 @@ class UnmetNeeds:
         if need is not None and need.group in self._groups:
             return self.group(need.group)
         text = _LACKING.get(call.state) or (
-            _WORKER if self._has_room(call) else asked_text(call, self._placed)
+            self._not_started(call) if self._has_room(call) else asked_text(call, self._placed)
         )
         node = WaitNode("resource", f"{text} ({call.job})")
         self._names[node] = text
@@ -155,11 +155,24 @@ class UnmetNeeds:
             return False
         if (need := group_need(call.needs)) is not None:
             return self._has_room_in_group(need)
-        return any(
-            all(free.get(name, 0.0) >= most for name, most in call.needs.items())
+        return bool(self._with_room(call))
+
+    def _with_room(self, call: RayCall) -> set[str]:
+        """The ids of the nodes that have free what a call needs."""
+        return {
+            node
             for node, free in self._ray.free_on.items()
-            if self._has_labels(node, call)
+            if all(free.get(name, 0.0) >= most for name, most in call.needs.items())
+            and self._has_labels(node, call)
+        }
+
+    def _not_started(self, call: RayCall) -> str:
+        """What a call lacks for which there is room: a place for its arguments, or a worker."""
+        placement = self._ray.placement
+        full = placement is not None and not self._with_room(call).isdisjoint(
+            placement.short_of_memory
         )
+        return _LACKING["memory"] if full else _WORKER
 
     def _has_labels(self, node: str, call: RayCall) -> bool:
         """Whether a node is known to have the labels that a call requests."""

@@ -76,10 +76,12 @@ class RayCluster:
         for address in addresses:
             self.add(address)
 
-    def add(self, address: str) -> None:
-        """One more node."""
+    def add(self, address: str, **more: Any) -> None:
+        """One more node; ``more`` is for Ray."""
         with contextlib.redirect_stderr(io.StringIO()):
-            self._nodes[address] = self._cluster.add_node(num_cpus=2, node_ip_address=address)
+            self._nodes[address] = self._cluster.add_node(
+                num_cpus=2, node_ip_address=address, **more
+            )
 
     @contextlib.contextmanager
     def printing(self) -> Iterator[None]:

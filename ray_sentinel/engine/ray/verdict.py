@@ -89,8 +89,13 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         return f"{names} wait for each other's calls{meeting}"
     if root.lacks in ENVIRONMENTS:
         return f"{root.who[0]} is not being built any more: {root.why}; {others}"
+    what = root.chain[-1].start if root.chain else "a call"
+    if root.lacks == "memory":
+        return (
+            f"the object store of a node has no room for the arguments of {what}, which the node "
+            f"could run; {others}"
+        )
     if root.lacks == "worker":
-        what = root.chain[-1].start if root.chain else "a call"
         return f"Ray starts no worker for {what}, although a node has room for it; {others}"
     if kind in ("pending", "object-store"):
         missing = job.missing.get(root.who[0], Missing())

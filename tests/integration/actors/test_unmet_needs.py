@@ -50,6 +50,18 @@ ray.init()
 def score(): return 1
 ray.get(score.remote())
 """
+LARGE = """
+import ray, numpy, time
+ray.init()
+@ray.remote(num_cpus=0, resources={"small": 0.1})
+def keep(large, seconds): time.sleep(seconds)
+half = numpy.zeros(40_000_000, dtype=numpy.uint8)
+first = keep.remote(ray.put(half), 1000)
+time.sleep(3)
+ray.get(keep.remote(ray.put(half), 1))
+"""
+SMALL, SMALL_STORE = "127.0.0.5", 80_000_000
+"""A node with an object store of so many bytes; Ray gives 70 % of them to arguments of tasks."""
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +171,23 @@ def test_a_full_group_and_a_label_that_no_node_has(cluster: RayCluster) -> None:
             for job in jobs:
                 job.kill()
                 job.wait()
+
+
+@pytest.mark.timeout(240)
+def test_a_node_whose_object_store_has_no_room_for_an_argument(cluster: RayCluster) -> None:
+    cluster.add(SMALL, resources={"small": 1}, object_store_memory=SMALL_STORE)
+    job = subprocess.Popen([sys.executable, "-c", LARGE], env=cluster.environ())
+    try:
+        with cluster.connected() as ray:
+            watched = Watched(ray)
+
+            def of_it() -> list[Incident]:
+                told = watched.ask("incidents", tuple[Incident, ...])
+                return [one for one in told if one.kind == "object-store"]
+
+            (told, *_) = eventually(of_it, "it is known", 120.0)
+            assert "no room for the arguments of keep" in told.summary
+    finally:
+        job.kill()
+        job.wait()
+        cluster.retire(SMALL)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.model.ray_calls import PendingGroup
-from tests.support.ray_stories.jobs import rollouts
+from tests.support.ray_stories.jobs import WARM, rollouts
 from tests.support.ray_stories.placement import no_worker, pending
 from tests.support.ray_story import (
     JOB,
     PLACES,
+    START,
 )
 
 
@@ -64,6 +65,16 @@ def test_a_task_without_room_soon_and_one_without_a_worker_later() -> None:
     assert story.incident().summary == (
         "Ray starts no worker for score, although a node has room for it; 1 process waits"
     )
+
+
+def test_a_task_for_whose_arguments_a_node_has_no_room() -> None:
+    story = no_worker(60, full="node1")
+    incident = story.incident()
+    assert incident.kind == "object-store"
+    assert "no room for the arguments of score" in incident.summary
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - START - WARM < 30.0
+    assert no_worker(full="another").engine.incidents(everything=True) == ()
 
 
 def test_a_task_that_has_room_and_waits_for_its_worker_to_start() -> None:

@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -18,6 +19,7 @@ from ray_sentinel.actors.coordinator.ray import replies as ray_replies
 from ray_sentinel.actors.coordinator.ray.failed_calls import MOST_FAILED, last_failures
 from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
 from ray_sentinel.actors.coordinator.ray.store import RayStore
+from ray_sentinel.actors.coordinator.ray.unstarted import MOST_NODES, short_of_memory
 from ray_sentinel.engine.telemetry.inference import deployment_of
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.placement import PlacedGroup, Placement
@@ -267,6 +269,7 @@ class ControlStoreCalls:
         unplaced: Iterable[RayCall],
     ) -> Placement | None:
         ask = self._store.ask
+        roomy = _with_room(free_on, unplaced)
         running = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_UNPLACED)]
 
         def holding() -> tuple[Any, ...]:
@@ -287,18 +290,22 @@ class ControlStoreCalls:
                 "resources", lambda: ask("NodeResourceInfo", "GetAllTotalResources"), None
             ),
             nodes=asked("nodes", lambda: ask("NodeInfo", "GetAllNodeInfo"), None)
-            if labels
+            if labels or roomy
             else None,
             status=asked("autoscaler", self._autoscaler, None),
             cluster_status=self._cluster_status(),
             waiting=frozenset(call.id for call in unplaced),
         )
-        return cast(
+        found = cast(
             "Placement | None",
             asked(
                 "holders of resources", lambda: placement_of(held, free_on, placed, labels), None
             ),
         )
+        if found is None or not roomy or held.nodes is None:
+            return found
+        pages = ray_replies.metrics_urls(held.nodes, roomy)
+        return msgspec.structs.replace(found, short_of_memory=short_of_memory(pages))
 
     def _autoscaler(self) -> bytes:
         known = self._store.ask("InternalKV", "InternalKVExists", key=_AUTOSCALER)
@@ -390,6 +397,17 @@ class ControlStoreCalls:
 
     def _events(self, most: int, **filters: Any) -> Any:
         return self._store.ask("TaskInfo", "GetTaskEvents", limit=most, filters=filters)
+
+
+def _with_room(free_on: dict[str, dict[str, float]], calls: Iterable[RayCall]) -> set[str]:
+    """The ids of some nodes that have free what one of the calls needs."""
+    wanted = [call.needs for call in calls]
+    found = (
+        node
+        for node, free in free_on.items()
+        if any(all(free.get(name, 0.0) >= most for name, most in one.items()) for one in wanted)
+    )
+    return set(islice(found, MOST_NODES))
 
 
 def _by_makers(

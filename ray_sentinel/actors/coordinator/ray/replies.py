@@ -235,6 +235,16 @@ def free_of(reply: Any) -> dict[str, dict[str, float]]:
     }
 
 
+def metrics_urls(reply: Any, nodes: Collection[str]) -> dict[str, str]:
+    """Where some nodes serve Ray's metrics, by node id, from a ``GetAllNodeInfoReply``."""
+    found = ((id_of(one.node_id), one) for one in reply.node_info_list)
+    return {
+        node: f"http://{one.node_manager_address}:{one.metrics_export_port}/metrics"
+        for node, one in found
+        if node in nodes and one.metrics_export_port > 0
+    }
+
+
 def amounts(resources: Mapping[str, float]) -> dict[str, float]:
     """Amounts by resource. The names were chosen by others, and are cut off if long."""
     return {cut(name): float(amount) for name, amount in islice(resources.items(), MOST_RESOURCES)}
