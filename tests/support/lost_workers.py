@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +19,6 @@ from xdist.workermanage import WorkerController
 
 FILE = "last_words"
 """Where a worker is told the name of its file."""
-SECONDS = 20.0
-"""For the container of a worker to end."""
 MOST = 6000
 """Characters that are told of one worker's file."""
 
@@ -60,10 +56,12 @@ class Lost:
 
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
         node = report.node  # type: ignore[attr-defined]
-        ended = how_it_ended(node)
-        self._told.append(f"{node.gateway.id} was lost in {report.nodeid}: {ended}")
         words = self._words(node).read_text(errors="replace") if self._words(node).exists() else ""
-        report.longrepr = f"{report.longrepr}: {ended}\n{words[-MOST:]}"
+        how = words.splitlines()[0] if words else "without a word, as by SIGKILL or an exit"
+        self._told.append(
+            f"{node.gateway.id} was lost in {report.nodeid}: {how} ({state_of_the_machine()})"
+        )
+        report.longrepr = f"{report.longrepr}: {self._told[-1]}\n{words[-MOST:]}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in self._told:
@@ -73,15 +71,9 @@ class Lost:
         self._folder.cleanup()
 
 
-def how_it_ended(node: WorkerController) -> str:
-    """The exit code of a worker, or the signal that ended it, and what memory is left."""
-    try:
-        code = node.gateway._io.popen.wait(SECONDS)
-    except (AttributeError, subprocess.TimeoutExpired) as error:  # of another kind, or it hangs
-        return f"{type(error).__name__}: {error}"
-    number = -code if code < 0 else 256 - code
-    names = {int(one): one.name for one in signal.Signals}
-    how = f"ended by {names[number]}" if number in names and code else f"exit code {code}"
+def state_of_the_machine() -> str:
+    """What memory is left, how many processes the kernel has killed for it, and the load."""
     memory = Path("/proc/meminfo").read_text().splitlines()[:3]
-    load = os.getloadavg()[0]
-    return f"{how} ({', '.join(' '.join(line.split()) for line in memory)}, load {load:.0f})"
+    killed = [line for line in Path("/proc/vmstat").read_text().splitlines() if "oom_kill" in line]
+    lines = [" ".join(line.split()) for line in (*memory, *killed)]
+    return f"{', '.join(lines)}, load {os.getloadavg()[0]:.0f}"
