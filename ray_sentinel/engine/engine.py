@@ -33,6 +33,7 @@ from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.shedding import drop_oldest
 from ray_sentinel.engine.state import EngineState, answers, asks
 from ray_sentinel.engine.status import StatusPicture
+from ray_sentinel.engine.telemetry.alert_rules import AlertRule
 from ray_sentinel.engine.telemetry.inference import below_actors
 from ray_sentinel.engine.verdicts.first_exits import note_departed
 from ray_sentinel.model.alert import Alert
@@ -66,8 +67,9 @@ class Engine:
         """``state`` is the state to continue from; ``incidents`` are known in addition to it."""
         self.config = config or Config()
         self.state = state or EngineState()
-        self._rules = load_rules(self.config)
-        self.state.bind(self.config, self._rules)
+        rules = load_rules(self.config)
+        self.state.bind(self.config, rules)
+        self._rules = [rule for rule in rules if not isinstance(rule, AlertRule)]
         self.store.take_over(incidents, self.now)
         self.failures = Failures()
         self._lifecycle = IncidentLifecycle(self.config, self.state, self.failures)

@@ -9,6 +9,7 @@ round may see samples that are newer than the round's moment.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
@@ -76,6 +77,10 @@ class AlertBook(msgspec.Struct, dict=True):
     def bind(self, rules: Iterable[Rule]) -> None:
         """Set the rules; those on telemetry are evaluated here."""
         self._rules = {rule.name: rule for rule in rules if isinstance(rule, AlertRule)}
+        judges = (
+            one for one in self._rules.values() if isinstance(one, GpuAlertRule | JobAlertRule)
+        )
+        self._judges = sorted(rule.name for rule in judges)
 
     def evaluate(self, view: ClusterView, now: float, failures: Failures) -> None:
         """With a tick: begin to evaluate the rules, if it is time, or continue. A rule that fails
@@ -151,12 +156,8 @@ class AlertBook(msgspec.Struct, dict=True):
 
     def _next(self, under_way: AlertRound) -> AlertRule | None:
         """The next of the rules that look at jobs."""
-        left = (
-            rule
-            for name, rule in self._rules.items()
-            if name > under_way.judged and isinstance(rule, GpuAlertRule | JobAlertRule)
-        )
-        return min(left, key=lambda rule: rule.name, default=None)
+        at = bisect.bisect_right(self._judges, under_way.judged)
+        return self._rules[self._judges[at]] if at < len(self._judges) else None
 
     def _end(self, under_way: AlertRound) -> None:
         """Show the alerts that were raised, and drop those that were not raised for a while."""
