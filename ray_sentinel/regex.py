@@ -476,8 +476,12 @@ class LinearMatch:
 
     def groupdict(self, default: Any = None) -> dict[str, Any]:
         """As ``re.Match.groupdict``."""
-        found = {name: self[index] for name, index in self.re.groupindex.items()}
-        return {name: default if text is None else text for name, text in found.items()}
+        string, spans = self.string, self.spans
+        found = {}
+        for name, index in self.re.groupindex.items():
+            start, end = spans[index]
+            found[name] = default if start < 0 else string[start:end]
+        return found
 
     def span(self, group: int | str = 0) -> tuple[int, int]:
         """As ``re.Match.span``."""

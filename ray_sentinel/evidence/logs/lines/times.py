@@ -25,11 +25,14 @@ _MONTHS = {
 _MONTH = r"(?P<{0}>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _CLOCK = r"(?P<h>[01]?\d|2[0-3]):(?P<mi>[0-5]\d):(?P<s>[0-5]\d|60)(?:[.,](?P<f>\d{1,9}))?"
 
-_ISO = re.compile(
+_ISO_TEXT = (
     r"(?P<y>(?:19|20)\d\d)[-/.](?P<mo>0[1-9]|1[0-2])[-/.](?P<d>0[1-9]|[12]\d|3[01])[T _-]{1,2}"
     + _CLOCK
     + r"(?P<z> ?Z\b| ?UTC\b| ?[+-]\d\d:?\d\d\b)?"
 )
+_ISO, _ISO_HERE = re.compile(_ISO_TEXT), re.compile_anchored(_ISO_TEXT, re.ASCII)
+_TO_COLON = len("2024-05-01 10")
+"""Characters of such a time before its first colon, as nearly everybody writes it."""
 _GLOG = re.compile(r"\b[IWEFVDC](?P<md>\d{3,4}) " + _CLOCK)
 _VLLM = re.compile(
     r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL|\b[IWEDC]) +(?P<mo>0[1-9]|1[0-2])-(?P<d>[0-3]\d) "
@@ -82,12 +85,22 @@ def parse_time(line: str, year: int = 1970) -> float | None:
         match = _UNIX.match(front)
         return float(match.group("t") + "." + (match.group("f") or "0")) if match else None
     for reader in _READERS:
-        match = reader.search(front)
+        match = _iso(front) if reader is _ISO else reader.search(front)
         if match is not None:
             when = _build(match.groupdict(), year)
             if when is not None:
                 return when
     return None
+
+
+def _iso(front: str) -> re.Match[str] | None:
+    """As ``_ISO.search``, which takes ten times as long: the first colon behind a digit is that of
+    the time, unless something else has one before it."""
+    colon = front.find(":")
+    while colon > 0 and not front[colon - 1].isdigit():
+        colon = front.find(":", colon + 1)
+    found = _ISO_HERE.match(front, colon - _TO_COLON) if colon >= _TO_COLON else None
+    return found or _ISO.search(front)
 
 
 def driver_age(line: str) -> float | None:

@@ -85,6 +85,8 @@ _DURATION = re.compile(
     r" {0,8}(?P<seconds>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>ms|s|secs?|seconds)\b",
     re.IGNORECASE,
 )
+_DURATION_OF, _DURATION_FRONT = ("step ", "iteration "), 40
+"""One of which is in so many characters at the front of such a line."""
 _RATE = re.compile(
     r"^\W{0,8}Train throughput/batches_per_sec: (?P<rate>\d{1,9}(?:\.\d{1,12})?)\s*$"
 )
@@ -128,7 +130,9 @@ class SplitSteps:
 
     def read(self, text: str) -> tuple[bool, ReportedStep | None]:
         """(whether the line is about the step before it, that step if this line completes it)."""
-        if match := _DURATION.match(text):
+        front = text[:_DURATION_FRONT].casefold()
+        named = any(word in front for word in _DURATION_OF)
+        if named and (match := _DURATION.match(text)):
             thousandth = match["unit"].lower() == "ms"
             return True, self._ended(float(match["seconds"]) / (1000 if thousandth else 1))
         if match := _FINISHED.search(text):

@@ -56,6 +56,22 @@ def test_no_time(line: str) -> None:
     assert parse_time(line, 2024) is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2024-05-01  10:00:00 x",
+        "x:2024-05-01_10:00:00 UTC x",
+        "(A pid=1, ip=10.0.0.1:66) 2024-05-01 10:00:00 x",
+        "12:2024-05-01 10:00:00 x",
+        "3: 2024-05-01 12:00:00+0200 x",
+        "2024-05-01 10:00:00 replaces 2024-05-01 09:00:00",
+        "3024-05-01 2024-05-01 10:00:00 x",
+    ],
+)
+def test_whatever_stands_before_it_and_in_it(line: str) -> None:
+    assert parse_time(line, 2024) == MAY_1_10H
+
+
 def test_only_the_front_of_a_line_counts() -> None:
     assert parse_time("x" * 200 + "2024-05-01 10:00:00", 2024) is None
 
