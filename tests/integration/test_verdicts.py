@@ -25,8 +25,8 @@ HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
 WORLD = 2
 CALM = {"checkpoint": ("40", "22"), "long-step": ("12", "22"), "dataloader": ("0", "60")}
 """What takes long, how many seconds, and how many steps there are."""
-SHORT = ("nothing", "0", "12")
-"""The same of a job that ends while others run."""
+FIRST, LAST = "long-step", "checkpoint"
+"""The job that ends while the other goes on."""
 
 
 def incidents(watched: Watched, job: str) -> list[Incident]:
@@ -90,8 +90,7 @@ def healthy(
     ray_cluster: RayCluster, watched_by_files: Watched
 ) -> Iterator[Mapping[str, HealthyJob]]:
     """They run beside each other, for they mostly wait."""
-    jobs = {"short": HealthyJob(ray_cluster, "short", *SHORT)}
-    jobs |= {what: HealthyJob(ray_cluster, what, what, *more) for what, more in CALM.items()}
+    jobs = {what: HealthyJob(ray_cluster, what, what, *more) for what, more in CALM.items()}
     yield jobs
     for job in jobs.values():
         job.end()
@@ -112,16 +111,16 @@ def ended(watched: Watched, name: str) -> Callable[[], bool]:
 def test_a_job_that_ends_while_another_runs_raises_nothing(
     watched: Watched, healthy: Mapping[str, HealthyJob]
 ) -> None:
-    long, short = healthy["checkpoint"], healthy["short"]
+    long, short = healthy[LAST], healthy[FIRST]
     short.wait(250)
-    eventually(ended(watched, "short"), "the end of the short one is seen", 20)
+    eventually(ended(watched, short.name), "the end of the short one is seen", 20)
     still = job_status(watched, long.name)
     assert still is not None
     assert not still.ended
     long.wait(150)
     eventually(ended(watched, long.name), "the end of the long one is seen", 20)
     time.sleep(3)
-    assert incidents(watched, long.name) + incidents(watched, "short") == []
+    assert incidents(watched, long.name) + incidents(watched, short.name) == []
 
 
 @pytest.mark.parametrize("what", CALM)
