@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -17,13 +18,18 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 DRIVER = Path(__file__).parents[2] / "support/actor_train.py"
+LOST, LEFT = "127.0.0.7", "127.0.0.3"
+"""The node that the job trains on, and the one that it takes when that is gone: each time the last
+by its address."""
 
 
 @pytest.fixture
-def cluster() -> Iterator[RayCluster]:
-    made = RayCluster()
-    yield made
-    made.stop()
+def cluster(ray_cluster: RayCluster) -> Iterator[RayCluster]:
+    """With one more node, which the test takes away."""
+    ray_cluster.add(LOST)
+    yield ray_cluster
+    with contextlib.suppress(KeyError):  # it is gone
+        ray_cluster.retire(LOST)
 
 
 def test_a_lost_node_is_followed_by_a_restart_on_another(
@@ -43,7 +49,7 @@ def test_a_lost_node_is_followed_by_a_restart_on_another(
     try:
         output = tmp_path / "log/run/job/attempt-0000/output.log"
         eventually(lambda: output.exists() and "step 12 " in output.read_text(), "step 12", 90.0)
-        cluster.remove("127.0.0.3")
+        cluster.remove(LOST)
         out, seen = started.communicate(timeout=120)
     finally:
         if started.poll() is None:
@@ -55,5 +61,5 @@ def test_a_lost_node_is_followed_by_a_restart_on_another(
     assert result["final_step"] == 30
     assert 1 <= result["total_retries"] <= 4
     last = tmp_path / f"log/run/job/attempt-{result['total_retries']:04d}/output.log"
-    assert set(re.findall(r"on (\S+)", last.read_text())) == {"127.0.0.2"}
+    assert set(re.findall(r"on (\S+)", last.read_text())) == {LEFT}
     assert re.search(r"attempt 1 starts from \S+/step_1[0-5]", seen.decode())
