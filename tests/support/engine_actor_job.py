@@ -1,5 +1,6 @@
 """An actor that has a stand-in engine of two ranks below it. argv: a folder, in which a file
-``lose`` is the sign for a request that the engine's front end never hands on."""
+``lose`` is the sign for a request that the engine's front end never hands on, and a file ``served``
+is left when the first is answered."""
 
 from __future__ import annotations
 
@@ -42,6 +43,7 @@ def main() -> None:
     server = EngineServer.remote(str(FOLDER))
     while True:
         ray.get(server.generate.remote(0 if (FOLDER / "lose").exists() else 50))
+        (FOLDER / "served").touch()
 
 
 main()

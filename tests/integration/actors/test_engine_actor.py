@@ -14,9 +14,12 @@ from ray_sentinel.model.incident import Incident
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).parents[2] / "support" / "engine_actor_job.py"
+START_SECONDS = 300.0
+"""A driver, an actor, a front end and two ranks import Ray or torch one after the other, on however
+few CPUs; only then is there anything to see."""
 
 
 @pytest.fixture
@@ -50,7 +53,8 @@ def test_the_actor_above_an_engine_that_hangs_is_named(
         return [one for one in ours if one.id not in earlier]
 
     with served(ray_cluster, folder):
-        eventually(lambda: works(watched, folder), "the engine is seen at work", 180.0, every=1.0)
+        eventually((folder / "served").exists, "a request is answered", START_SECONDS, every=0.5)
+        eventually(lambda: works(watched, folder), "the engine is seen at work", 120.0, every=1.0)
         assert incidents() == []
         (folder / "lose").touch()
         eventually(lambda: any(one.verdict for one in incidents()), "a verdict", 120.0, every=1.0)
