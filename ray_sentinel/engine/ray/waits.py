@@ -102,7 +102,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if standing is not None and standing.at_device:
         return standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
-        stuck = track is not None and _driver_stands(job, seen, track, now)
+        stuck = track is not None and _loop_stands(job, seen, track, now)
         return "driver-stuck" if stuck else None
     if root.kind == "works":
         return round_kind(view, job, standing, now) if standing is not None else None
@@ -112,15 +112,35 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.timeout
         return "unknown" if sure else None
     kind = standing_kind(view, job, standing, now) if standing is not None else None
-    return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+    holds_up = _runner_stands(job, seen, track, now) or _all_wait_for(job, seen, now)
+    return kind or ("actor-stuck" if holds_up else None)
 
 
-def _driver_stands(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -> bool:
-    """Whether a driver has stood still since the first of some looks; or sleeps for longer than any
-    pause of its job, and has slept again and again for as long as nothing is known of a call.
+def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float) -> bool:
+    """Whether an actor stands still that is to its job what a driver usually is: one call of it
+    runs the whole loop, which calls the other actors. That call has run for longer than any pause
+    of the job while calls of others began and ended, and all wait for it. How long it may take, no
+    call before it tells.
+    """
+    member = seen.root.processes[0]
+    standing = job.standing.get(member.process)
+    if track is None or standing is None or standing.thread_still_since is not None:
+        return False  # agents watch main threads only
+    known = job.longest_call_of(member.methods) is not None
+    began = max(member.begun.values(), default=None)
+    if known or began is None or job.changed_at - began <= job.timeout:
+        return False
+    return _holds_all(job, seen) and _loop_stands(job, seen, track, now)
+
+
+def _loop_stands(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -> bool:
+    """Whether who runs a job's loop has stood still since the first of some looks; or sleeps for
+    longer than any pause of the job, and has slept again and again for as long as nothing is known
+    of a call.
 
     A sleep of which the kernel tells that it ends soon after the last step is a pause between two
-    rounds. An actor that sleeps in a call is no such thing: somebody waits for it meanwhile.
+    rounds. An actor that sleeps in one of their calls is no such thing: somebody waits for it
+    meanwhile.
     """
     if not job.has_rhythm or not seen.is_sure() or job.silence(now) <= job.timeout:
         return False
@@ -223,7 +243,7 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     """
     root, member = seen.root, seen.root.processes[0]
     called_at = root.chain[-1].since if root.chain else None
-    if job.picture is None or called_at is None or not seen.is_sure():
+    if called_at is None or not seen.is_sure():
         return False
     usual = [p for name in member.does if (p := job.round_timeout_in(name)) is not None]
     if not usual:
@@ -235,7 +255,15 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     silent = min(now - called_at, job.silence(now)) > timeout
     if not silent and not _late_coroutines(job, seen):
         return False  # others begin and end, as usual
-    held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}
+    return _holds_all(job, seen)
+
+
+def _holds_all(job: RayJobView, seen: SeenRoot) -> bool:
+    """Whether all processes that do anything in a job, and its driver, wait for an actor."""
+    if job.picture is None:
+        return False
+    held_up = {(one.host, one.pid) for one in seen.root.waiting}
+    held_up |= {(one.process.host, one.process.pid) for one in seen.root.processes}
     return all(
         (one.host, one.pid) in held_up
         for one in job.picture.processes

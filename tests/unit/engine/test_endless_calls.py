@@ -1,0 +1,156 @@
+"""Calls of actors that last as long as their job: its loop, for which the driver waits, or one that
+serves others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tests.support import ray_story
+from tests.support.ray_story import (
+    COMPUTES,
+    GETS,
+    SLEEPS,
+    RayStory,
+    StoryProcess,
+    actors,
+    driver,
+)
+
+WARM = 60
+ACCEPTS = msgspec.structs.replace(
+    SLEEPS,
+    signature=("serve (server.py:7)", "accept (socket.py:295)"),
+    activity="network-wait",
+    label="waiting for a connection",
+)
+
+
+@dataclass
+class Runner:
+    """``Runner.run`` has two workers step for three of four seconds; a minute has passed so."""
+
+    main: StoryProcess = field(default_factory=driver)
+    workers: list[StoryProcess] = field(default_factory=lambda: actors("Worker", 2, 10))
+
+    def __post_init__(self) -> None:
+        (self.runner,) = actors("Runner", 1, 5)
+        self.runner.begins("run", ray_story.START, GETS)
+        self.story = RayStory([self.main, self.runner, *self.workers])
+        self.go_on(WARM)
+
+    def go_on(self, seconds: int) -> None:
+        """The loop goes on for so long."""
+        self.runner.stack = GETS
+        self.story.run(seconds, self._second)
+        for worker in self.workers:
+            worker.rests(self.story.now)
+        self._runs()
+
+    def _runs(self) -> None:
+        now = self.story.now
+        self.story.drives(self.main)
+        self.story.call(self.main, self.runner, "run", ago=now - ray_story.START)
+        self.runner.works(now)
+
+    def _second(self) -> None:
+        self._runs()
+        self.story.iterate("step")
+        self.runner.title = "Runner.run"
+        for worker in self.workers:
+            if worker.title == "Worker.step":
+                self.story.call(self.runner, worker, "step")
+
+    def sleeps(self, seconds: float) -> None:
+        """From now on the runner sleeps between two steps."""
+        self.runner.stack = msgspec.structs.replace(
+            SLEEPS, signature=("run (main.py:3)",), wakes_at=self.story.now + seconds
+        )
+
+
+def test_the_runner_is_named_as_soon_as_a_driver_would_be() -> None:
+    job = Runner()
+    job.sleeps(86_400)
+    job.story.run(40)
+    (culprit,) = job.story.culprits()
+    assert job.story.incident().kind == "actor-stuck"
+    assert (culprit.actor, culprit.method) == ("Runner 0", "Runner.run")
+    assert job.story.chain() == [("driver", "Runner.run at Runner 0", "ray.get")]
+    confirmed = job.story.incident().confirmed_at
+    assert confirmed is not None
+    assert 15.0 < confirmed - (ray_story.START + WARM) <= 22.0
+
+
+def test_the_runner_pauses_between_two_rounds() -> None:
+    job = Runner()
+    job.sleeps(60)
+    job.story.run(60)
+    job.go_on(60)
+    assert job.story.engine.incidents() == ()
+
+
+def test_a_call_that_nobody_knows_and_that_began_after_the_others_has_its_time() -> None:
+    """An evaluation of the whole model, say, at the end of an epoch."""
+    main, (rollout, judge) = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, rollout, judge])
+    story.train(WARM)
+    for one in (rollout, judge):
+        one.rests(story.now)
+    story.drives(main)
+    judge.begins("evaluate", story.now, SLEEPS)
+    story.call(main, judge, "evaluate")
+    story.run(100)
+    assert story.engine.incidents() == ()
+    story.run(40)
+    assert [one.method for one in story.culprits()] == ["Rollout.evaluate"]
+
+
+def test_a_runner_that_others_do_not_wait_for_has_its_time() -> None:
+    job = Runner()
+    job.sleeps(86_400)
+    (worker, _) = job.workers
+    worker.begins("step", job.story.now, COMPUTES)
+    worker.goes_on = True
+    job.story.call(job.main, worker, "step")
+    job.story.run(60, lambda: worker.works(job.story.now))
+    assert job.story.engine.incidents() == ()
+
+
+def serving(seconds: int) -> tuple[RayStory, StoryProcess]:
+    """A job that has trained for so long beside an actor that waits for connections in the only
+    call that it ever gets."""
+    main, (server,), workers = driver(), actors("Server", 1, 5), actors("Worker", 2, 10)
+    server.begins("serve", ray_story.START, ACCEPTS)
+    story = RayStory([main, server, *workers])
+
+    def second() -> None:
+        story.drives(main)
+        story.call(main, server, "serve", ago=story.now - ray_story.START)
+        story.iterate("step")
+        server.title, server.moved_at = "Server.serve", ray_story.START
+        for worker in workers:
+            if worker.title == "Worker.step":
+                story.call(main, worker, "step")
+
+    story.run(seconds, second)
+    for worker in workers:
+        worker.rests(story.now)
+    story.drives(main)
+    story.call(main, server, "serve", ago=story.now - ray_story.START)
+    return story, server
+
+
+def test_an_actor_that_waits_to_be_asked_holds_up_no_job_that_goes_on() -> None:
+    story, _ = serving(400)
+    assert story.engine.incidents() == ()
+
+
+def test_an_actor_in_its_only_call_is_named_if_nothing_goes_on_any_more() -> None:
+    story, server = serving(150)
+    silent_at = story.now
+    story.run(150)
+    assert [one.pid for one in story.culprits()] == [server.pid]
+    confirmed = story.incident().confirmed_at
+    assert confirmed is not None
+    assert confirmed - silent_at <= 130.0
