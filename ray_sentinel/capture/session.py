@@ -25,10 +25,12 @@ from ray_sentinel.config import CaptureConfig, safe_name
 from ray_sentinel.evidence.stacks import StackReader, classify_process, informative_thread
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
-from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.stacks import Activity, StackFact
 
 _PROGRAM_TEXT = ProgramText()
 
+_MAY_END: frozenset[Activity] = frozenset(("sleep", "idle", "lock-wait"))
+"""What a thread does in a wait that may have been given an end."""
 PROCESS_SECONDS = 60.0
 """Seconds for cuda-gdb on each process of a thorough capture, beyond ``CaptureConfig.deadline``."""
 SAMPLE_DEADLINE = 8.0
@@ -77,7 +79,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
         fact,
         switches=found.switches,
         wanted=found.cpu_seconds + found.delay_seconds,
-        wakes_at=wakes_at(pid, tid) if fact.activity == "sleep" else None,
+        wakes_at=wakes_at(pid, tid) if fact.activity in _MAY_END else None,
     )
 
 

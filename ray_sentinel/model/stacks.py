@@ -135,8 +135,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the telling thread had run or waited for a CPU by then (the first two fields).
     """
     wakes_at: float | None = None
-    """The Unix time at which the kernel ends the sleep of the telling thread; None where it is in
-    none whose end is known."""
+    """The Unix time at which the kernel ends the sleep of the telling thread at the latest; None
+    where it is in none whose end is known."""
     users_code: bool = False
     """Whether the user's code runs in the telling thread, not only a library's."""
     users_place: str = ""

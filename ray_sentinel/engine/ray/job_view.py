@@ -410,7 +410,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
         shown = {one.process for root in picture.roots for one in root.processes}
         shown |= {process for root in picture.roots for process in root.waiting[:1]}
         found = (fact for fact in picture.facts if fact.process in shown | self.standing.keys())
-        self.stacks = {fact.process: fact for fact in islice(found, MOST_STACKS)}
+        self.stacks = {
+            fact.process: _same_sleep(fact, self.stacks.get(fact.process))
+            for fact in islice(found, MOST_STACKS)
+        }
         # All of them would be kept with every snapshot.
         self.picture = msgspec.structs.replace(picture, facts=())
 
@@ -486,8 +489,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
                 yield min(since) + given_timeout(root)
 
     def sleep_ends(self, process: ProcessId) -> float | None:
-        """When the sleep ends in which a process was in the last look; None if it was in none, or
-        that is not known."""
+        """When the sleep ends at the latest in which a process was in the last look; None if it was
+        in none that ends by itself, or that is not known."""
         fact = self.stacks.get(process)
         return fact.wakes_at if fact is not None else None
 
@@ -581,6 +584,16 @@ def _standing_thread(
         first_at=old.first_at,
         thread_still_since=still_since,
     )
+
+
+def _same_sleep(fact: StackFact, before: StackFact | None) -> StackFact:
+    """The fact with the end of the sleep as the look before told it, if the thread has not been put
+    on a CPU since: of some sleeps only is known how long they last, from each look on at most."""
+    if before is None or before.tid != fact.tid or before.switches != fact.switches:
+        return fact
+    if fact.switches is None or before.wakes_at is None or fact.wakes_at is None:
+        return fact
+    return msgspec.structs.replace(fact, wakes_at=min(before.wakes_at, fact.wakes_at))
 
 
 def _restless_for(before: StackFact, fact: StackFact) -> float | None:

@@ -14,8 +14,17 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 
-def test_a_sleep_ends_when_it_was_told_to() -> None:
-    code = "import time; print(time.time(), flush=True); time.sleep(1000)"
+@pytest.mark.parametrize(
+    "sleep",
+    [
+        "time.sleep(1000)",
+        "asyncio.run(asyncio.sleep(1000))",
+        "threading.Event().wait(1000)",
+        "queue.Queue().get(timeout=1000)",
+    ],
+)
+def test_a_sleep_ends_when_it_was_told_to(sleep: str) -> None:
+    code = f"import asyncio, queue, threading, time\nprint(time.time(), flush=True)\n{sleep}"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         begun = float(process.stdout.readline())
@@ -26,8 +35,16 @@ def test_a_sleep_ends_when_it_was_told_to() -> None:
     assert begun + 1000.0 <= ends + 0.5 <= time.time() + 1001.0
 
 
-def test_who_waits_for_something_else_does_not_sleep() -> None:
-    code = "import sys; print(flush=True); sys.stdin.read()"
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "sys.stdin.read()",
+        "threading.Event().wait()",
+        "asyncio.new_event_loop().run_forever()",
+    ],
+)
+def test_who_waits_for_something_else_does_not_sleep(wait: str) -> None:
+    code = f"import asyncio, sys, threading; print(flush=True); {wait}"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
         assert process.stdout is not None

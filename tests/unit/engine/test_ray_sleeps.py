@@ -52,6 +52,37 @@ def test_a_driver_sleeps_for_an_hour() -> None:
     assert 15.0 < told_after(story) <= 22.0
 
 
+@pytest.mark.parametrize(("seconds", "paused"), [(25, True), (100, True), (3600, False)])
+def test_the_event_loop_of_a_driver_has_nothing_to_do_for_a_while(
+    seconds: int, *, paused: bool
+) -> None:
+    """The kernel tells how long it waits, and not since when."""
+    story, main, _ = job()
+
+    def look() -> None:
+        main.stack = msgspec.structs.replace(
+            ray_story.RESTS, users_code=True, tid=1, switches=7, wakes_at=story.now + seconds
+        )
+
+    story.run(min(seconds, 40 if not paused else seconds), look)
+    if paused:
+        main.stack = GETS
+        main.works(story.now)
+        story.train(60)
+        assert story.engine.incidents() == ()
+    else:
+        assert story.incident().kind == "driver-stuck"
+        assert 15.0 < told_after(story) <= 22.0
+
+
+def test_the_event_loop_of_a_driver_has_nothing_to_do_ever() -> None:
+    story, main, _ = job()
+    main.stack = msgspec.structs.replace(ray_story.RESTS, users_code=True, tid=1, switches=7)
+    story.run(40)
+    assert story.incident().kind == "driver-stuck"
+    assert 15.0 < told_after(story) <= 22.0
+
+
 def test_a_driver_sleeps_again_and_again() -> None:
     """As one does that polls for what never comes."""
     story, main, _ = job()
