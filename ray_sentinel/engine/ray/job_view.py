@@ -242,13 +242,17 @@ class RayJobView(msgspec.Struct, kw_only=True):
             return NEWCOMER_TIMEOUT if self.has_rhythm else STARTUP_TIMEOUT
         return UNKNOWN_TIMEOUT if self.has_rhythm else None
 
-    def still_from(self, title: str, still_since: float) -> float:
-        """From when on it counts that a process stands still in a method, given since when it does.
-        A call of which no usual duration is known may serve others as long as the job lasts: while
-        these go on, it holds nobody up."""
+    def still_from(self, title: str, began: float, still_since: float) -> float:
+        """From when on it counts that a process stands still in a method, given when its call began
+        and since when it stands. A call of which no usual duration is known may serve others as
+        long as the job lasts: while these go on, it holds nobody up, unless it has worked all the
+        time before, for as long as nothing is known of a call."""
         known = self.methods.get(method_of(title))
-        timed = title.endswith(".__init__") or (known is not None and known.ended >= RHYTHM)
-        return still_since if timed else max(still_since, self.changed_at)
+        if title.endswith(".__init__") or (known is not None and known.ended >= RHYTHM):
+            return still_since
+        stood = known.stood.timeout(0.0, FACTOR) if known is not None else 0.0
+        worked = still_since - began >= UNKNOWN_TIMEOUT >= stood
+        return still_since if worked else max(still_since, self.changed_at)
 
     def longest_call_of(self, methods: Iterable[str]) -> float | None:
         """Seconds that the longest call of any of these methods took; None if none of them is

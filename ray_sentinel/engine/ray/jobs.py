@@ -383,7 +383,10 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         may or soon will, each with its excess in seconds, at least ``-EARLY_SECONDS``."""
         for track in self._running_long(job, now):
             for since, timeout in (
-                (job.still_from(track.runs, track.still_since), job.timeout_in(track.runs)),
+                (
+                    job.still_from(track.runs, track.began, track.still_since),
+                    job.timeout_in(track.runs),
+                ),
                 (track.restless_since, _until_look(job, track.runs)),
             ):
                 if since is not None and timeout is not None:

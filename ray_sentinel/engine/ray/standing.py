@@ -29,7 +29,7 @@ def standing_kind(
     if track is None or track.still_since > standing.first_at:
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None
-    still_since = job.still_from(track.runs, track.still_since)
+    still_since = job.still_from(track.runs, track.began, track.still_since)
     stuck = timeout is not None and now - still_since > timeout
     return kind if stuck else None
 

@@ -154,3 +154,33 @@ def test_an_actor_in_its_only_call_is_named_if_nothing_goes_on_any_more() -> Non
     confirmed = story.incident().confirmed_at
     assert confirmed is not None
     assert confirmed - silent_at <= 130.0
+
+
+def test_one_of_two_producers_stands_still_while_the_job_goes_on() -> None:
+    """Each has worked all the time in the only call that it ever gets."""
+    main, producers, (worker,) = driver(), actors("Producer", 2, 5), actors("Worker", 1, 10)
+    for one in producers:
+        one.begins("run", ray_story.START, COMPUTES)
+        one.goes_on = True
+    story = RayStory([main, *producers, worker])
+
+    def second() -> None:
+        story.drives(main)
+        story.iterate("step")
+        for one in producers:
+            one.title = "Producer.run"
+            story.call(main, one, "run", ago=story.now - ray_story.START)
+            if one.stack == SLEEPS:
+                one.moved_at = stuck_at
+        if worker.title == "Worker.step":
+            story.call(main, worker, "step")
+
+    stuck_at = ray_story.START
+    story.run(200, second)
+    assert story.engine.incidents() == ()
+    stuck_at, producers[0].stack, producers[0].goes_on = story.now, SLEEPS, False
+    story.run(150, second)
+    assert [one.pid for one in story.culprits()] == [producers[0].pid]
+    confirmed = story.incident().confirmed_at
+    assert confirmed is not None
+    assert 120.0 < confirmed - stuck_at <= 140.0
