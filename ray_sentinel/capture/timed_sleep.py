@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Mapping
 
 from ray_sentinel.progress.proc.process_memory import memory_at
 
@@ -49,7 +50,7 @@ def wakes_at(pid: int, tid: int) -> float | None:
     return time.time() + left
 
 
-def _is_among(call: int, numbers: dict[str, tuple[int, ...]]) -> bool:
+def _is_among(call: int, numbers: Mapping[str, tuple[int, ...]]) -> bool:
     return call in numbers.get(os.uname().machine, ())
 
 
