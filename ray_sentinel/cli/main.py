@@ -65,11 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
     if only is None and arguments and not arguments[0].startswith("-"):
         return _failed(unknown(arguments[0], command_modules()), UsageError.exit_code)
-    if only == "explain":
-        from ray_sentinel.cli.commands.explain import spelled_out
-
-        arguments = [only, *spelled_out(arguments[1:])]
     parser = build_parser(only)
+    if only is not None:
+        # What a command lets people leave out.
+        spelled_out = getattr(sys.modules[command_modules()[only]], "spelled_out", list)
+        arguments = [only, *spelled_out(arguments[1:])]
     args, not_known = parser.parse_known_args(arguments)
     if not_known:
         where = " ".join(["ray-sentinel", *filter(None, [only])])

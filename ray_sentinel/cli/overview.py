@@ -22,6 +22,24 @@ usage, 3 something needed was not reached), and nearly all have --json for progr
 """
 
 
+OTHER_NAMES = {
+    "check": "doctor",
+    "hosts": "status",
+    "list": "status",
+    "nodes": "status",
+    "preflight": "doctor",
+    "ps": "status",
+    "ranks": "status",
+    "show": "incidents",
+    "start": "up",
+    "stop": "down",
+    "supervise": "run",
+    "watch": "top",
+    "why": "incidents",
+}
+"""Words that people try first, and the command that does it."""
+
+
 class CommandEntry(NamedTuple):
     """One command."""
 
@@ -57,6 +75,8 @@ def unknown(word: str, names: Iterable[str]) -> str:
     """The message for an unknown command."""
     import difflib  # 5 ms, for which nobody else should wait
 
-    near = difflib.get_close_matches(word.lower()[:40], list(names), n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    typed = word.lower()[:40]
+    near = difflib.get_close_matches(typed, list(names), n=1)
+    guess = OTHER_NAMES.get(typed) or next(iter(near), "")
+    meant = f"did you mean {guess}? " if guess else ""
     return f"there is no command {word[:80]!r}: {meant}`ray-sentinel --help` lists all commands"

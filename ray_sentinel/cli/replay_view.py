@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -288,7 +288,7 @@ def _moment(at: float | None) -> str:
     if at is None:
         return "never"
     try:
-        moment = datetime.fromtimestamp(at).astimezone()
+        moment = datetime.fromtimestamp(at, timezone.utc)
     except (OverflowError, ValueError, OSError):
         return f"{at:g}"
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 100_000}"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 100_000} UTC"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.model.health import Health, NodeView
+from ray_sentinel.report.words import duration, moment
 
 _GIB = 1 << 30
 
@@ -70,7 +71,7 @@ def _checkpoints(told: Health) -> Iterator[str]:
     saved = told.checkpoints
     said = [f"{saved.count} complete", f"latest step {saved.latest_step}"]
     if saved.age_seconds is not None:
-        said.append(f"{saved.age_seconds:.0f} s old")
+        said.append(f"{duration(saved.age_seconds)} old")
     if saved.interval_steps is not None:
         said.append(f"every {saved.interval_steps} steps")
     said.append(f"{saved.bytes / _GIB:.2f} GiB")
@@ -82,8 +83,9 @@ def _checkpoints(told: Health) -> Iterator[str]:
 def _progress(told: Health) -> Iterator[str]:
     for job, facts in (told.progress or {}).items():
         age, seconds = facts.get("step_age"), facts.get("step_seconds")
-        said = [f"state {facts.get('state')}", f"step {facts.get('step')}"]
-        said += [f"{age:.0f} s ago"] if isinstance(age, float) else []
+        step = facts.get("step")
+        said = [f"{facts.get('state')}", f"step {step}" if step is not None else "no step yet"]
+        said += [f"{duration(age)} ago"] if isinstance(age, float) else []
         said += [f"{seconds:.3g} s a step"] if isinstance(seconds, float) else []
         yield f"job {job}: {', '.join(said)}"
 
@@ -99,7 +101,8 @@ def node_lines(view: NodeView) -> Iterator[str]:
     if view.kernel:
         yield "kernel log"
         for line in view.kernel:
-            yield f"  {f'[{line.kind}] ' if line.kind else ''}{line.text}"
+            when = f"{moment(line.time)} " if line.time is not None else ""
+            yield f"  {when}{f'[{line.kind}] ' if line.kind else ''}{line.text}"
     for error in view.errors:
         yield f"log {error.file}: {error.text}"
     for problem in view.problems:
@@ -117,18 +120,22 @@ def _blocked(view: NodeView) -> Iterator[str]:
 def _gpus(view: NodeView) -> Iterator[str]:
     yield f"GPUs: {len(view.gpus)}"
     for gpu in view.gpus:
-        used = f"{gpu.utilization_percent:.0f} %" if gpu.utilization_percent is not None else "?"
-        memory = f"{(gpu.memory_used_bytes or 0) / _GIB:.1f} GiB"
+        used = f"{gpu.utilization_percent:.0f} %" if gpu.utilization_percent is not None else "? %"
+        memory = _gib(gpu.memory_used_bytes)
         watts = f"{gpu.power_watts:.0f} W" if gpu.power_watts is not None else "? W"
         yield f"  {gpu.index} {gpu.name}: {used}, {memory} used, {watts}"
     for process in view.gpu_processes:
-        memory = f"{(process.memory_bytes or 0) / _GIB:.1f} GiB"
-        yield f"  GPU {process.gpu}: pid {process.pid} {process.name} {memory}"
+        memory = _gib(process.memory_bytes)
+        yield f"  GPU {process.gpu}: pid {process.pid} {process.name}, {memory} used"
+
+
+def _gib(size: int | None) -> str:
+    return "? GiB" if size is None else f"{size / _GIB:.1f} GiB"
 
 
 def _devices(view: NodeView) -> Iterator[str]:
     for device in view.devices:
         rate = device.bytes_per_second
-        moved = f"{rate:.3g} B/s" if rate is not None else "not counted"
+        moved = f"{rate / 1e6:,.1f} MB/s" if rate is not None else "not counted"
         state = "active" if device.active else "not active"
         yield f"  {device.device}:{device.port} {device.kind}, {state}, {moved}"

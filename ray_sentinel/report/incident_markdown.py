@@ -16,7 +16,7 @@ from ray_sentinel.report.markdown_text import Marked, block, cell, code, escaped
 from ray_sentinel.report.rank_logs import LINKED, others_title, sources_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit, stack_name
 from ray_sentinel.report.timeline import timeline
-from ray_sentinel.report.words import cost_of, moment, percent, since
+from ray_sentinel.report.words import cost_of, moment, percent, progress_of, since
 from ray_sentinel.text import one_line
 from ray_sentinel.waitgraph.chain import step_text
 
@@ -165,7 +165,7 @@ def _facts(incident: Incident) -> Iterator[str]:
     confidence = f", confidence {percent(verdict.confidence)}" if verdict else ""
     yield f"- **Kind:** {incident.kind} ({incident.severity}{confidence})"
     yield f"- **Job:** {code(one_line(incident.job, MOST_TEXT))}, attempt {incident.attempt}"
-    yield f"- **State:** {incident.state}"
+    yield f"- **State:** {progress_of(incident.state)}"
     yield f"- **Last progress:** {moment(incident.last_progress)}"
     if incident.confirmed_at is not None:
         after = since(incident.last_progress, incident.confirmed_at)

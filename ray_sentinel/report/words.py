@@ -18,6 +18,11 @@ def moment(at: float | None) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 100_000} UTC"
 
 
+def second(at: float) -> str:
+    """A time in UTC to the second, for a column whose title says so: ``2026-01-02 03:04:05``."""
+    return f"{datetime.fromtimestamp(at, tz=timezone.utc):%Y-%m-%d %H:%M:%S}"
+
+
 def clock(at: float | None) -> str:
     """The time of the day alone: ``03:04:05.6``."""
     return "unknown" if at is None else moment(at).split(" ")[1]
@@ -31,6 +36,40 @@ def day(at: float | None) -> str:
 def since(start: float | None, at: float | None) -> str:
     """A signed distance: ``+3.2 s``; empty if either is unknown."""
     return "" if start is None or at is None else f"{at - start:+.1f} s"
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people, in at most two units: ``14 s``, ``3 min 20 s``, ``2 h 5 min``,
+    ``3 d 4 h``."""
+    whole = max(0, round(seconds))
+    for unit, size, smaller, part in _UNITS:
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+_UNITS = (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
+
+
+PROGRESS = {
+    "suspected": "suspected",
+    "confirmed": "going on",
+    "captured": "going on, evidence saved",
+    "explained": "going on, evidence saved",
+    "resolved": "over",
+    "dismissed": "dismissed",
+}
+
+
+def progress_of(state: str) -> str:
+    """The state of an incident for people, as the page says it, too."""
+    return PROGRESS.get(state, state)
+
+
+def brief_progress(state: str) -> str:
+    """The same for a narrow column."""
+    return progress_of(state).partition(",")[0]
 
 
 def percent(confidence: float) -> str:

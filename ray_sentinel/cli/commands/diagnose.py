@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     """Diagnose; 0 healthy, 1 something found, or too few data to tell."""
     started = time.monotonic()
     chosen = named(args.playbook) if args.playbook else None
-    where = named_paths.source(args.source or str(config.load().directory()))
+    where = named_paths.source(args.source or _own_folder())
     if args.logs and not named_paths.is_folder(args.logs):
         raise InputError(f"--logs: {args.logs} is a file; give the folder of the logs")
     opening: AbstractContextManager[Opened] = open_source(
@@ -177,6 +177,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         summary(report)
     return 0 if report.diagnosis.outcome in {"healthy", "not-this"} else 1
+
+
+def _own_folder() -> str:
+    """The configured log folder. Raises InputError if it is not on this machine."""
+    folder = config.load().directory()
+    if not folder.is_dir():
+        raise InputError(
+            f"there is no log folder {folder} on this machine; name the job's folder, or the URL "
+            "of its Prometheus: ray-sentinel diagnose SOURCE"
+        )
+    return str(folder)
 
 
 def _options(args: argparse.Namespace, opened: Opened) -> DiagnoseOptions:

@@ -1,7 +1,7 @@
 """List incidents, show one in full, or judge the recorded events again.
 
     ray-sentinel incidents
-    ray-sentinel incidents show 0003
+    ray-sentinel incidents 0003            (the same as: show 0003)
     ray-sentinel incidents replay 0003
     ray-sentinel incidents replay DIR --why
 
@@ -19,11 +19,13 @@ judged in full; 2 there is no event log that can be read.
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
+from collections.abc import Sequence
 
 from rich.markdown import Markdown
 from rich.table import Table
+from rich.text import Text
 
+from ray_sentinel.cli.open_incidents import is_open
 from ray_sentinel.cli.options import add_common, add_url
 from ray_sentinel.cli.output import clean, console, print_json
 from ray_sentinel.cli.reach import asked
@@ -31,10 +33,17 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.incident_markdown import markdown
+from ray_sentinel.report.words import brief_progress, second
 
 HELP = "list incidents, show one, or judge recorded events again"
 GROUP = "look"
 EXAMPLE = "ray-sentinel incidents show 0001"
+
+
+def spelled_out(arguments: Sequence[str]) -> list[str]:
+    """The arguments after the command, with ``show`` in front if they begin with an ID."""
+    first = arguments[0] if arguments else ""
+    return ["show", *arguments] if first.isdecimal() else list(arguments)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List incidents, show one, or replay the recorded events."""
     if args.what == "show" and not args.id:
-        raise UsageError("which? ray-sentinel incidents show ID; the list has the IDs")
+        raise UsageError(
+            "which one? `ray-sentinel incidents` lists the IDs: ray-sentinel incidents show ID"
+        )
     if args.source and args.what != "replay":
         raise UsageError("--from is for replay: ray-sentinel incidents replay ID --from DIR")
     if args.why and args.what != "replay":
@@ -90,11 +101,7 @@ def run(args: argparse.Namespace) -> int:
         print_json([incident_dict(incident) for incident in chosen])
     else:
         _table(chosen)
-    return 1 if any(map(_open, chosen)) else 0
-
-
-def _open(incident: Incident) -> bool:
-    return incident.state not in ("resolved", "dismissed") and incident.kind != "asked"
+    return 1 if any(map(is_open, chosen)) else 0
 
 
 def _show(incidents: tuple[Incident, ...], args: argparse.Namespace) -> int:
@@ -105,25 +112,32 @@ def _show(incidents: tuple[Incident, ...], args: argparse.Namespace) -> int:
     if args.json:
         print_json(incident_dict(incident))
     else:
-        console().print(Markdown(clean(markdown(incident, folds=False))))
-    return 1 if _open(incident) else 0
+        screen = console()
+        screen.print(Markdown(clean(markdown(incident, folds=False))))
+        if incident.bundle:
+            screen.print(f"files: {clean(incident.bundle)}", soft_wrap=True)
+    return 1 if is_open(incident) else 0
 
 
 def _table(incidents: list[Incident]) -> None:
+    screen = console()
     if not incidents:
-        console().print("no incidents")
+        screen.print("no incidents")
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("id", "when", "job", "kind", "state", "what"):
-        table.add_column(name)
+    # What people type again, or compare with a log, stays in one piece on a narrow terminal.
+    for name, whole in (("id", True), ("when (UTC)", True), ("job", False), ("state", True)):
+        table.add_column(name, no_wrap=whole)
+    table.add_column("what")
     for incident in incidents:
-        moment = datetime.fromtimestamp(incident.suspected_at).astimezone()
+        opened = is_open(incident)
         table.add_row(
             clean(incident.id),
-            f"{moment:%m-%d %H:%M:%S}",
+            second(incident.suspected_at),
             clean(incident.job),
-            incident.kind,
-            incident.state,
-            clean(incident.summary),
+            Text(brief_progress(incident.state), style="bold red" if opened else "dim"),
+            f"{incident.kind}: {clean(incident.summary)}",
         )
-    console().print(table)
+    screen.print(table)
+    shown = next((one for one in reversed(incidents) if is_open(one)), incidents[-1])
+    screen.print(f"in full: ray-sentinel incidents show {clean(shown.id)}", style="dim")

@@ -10,18 +10,19 @@ import time
 
 from rich.live import Live
 
+from ray_sentinel.cli.open_incidents import FOUND, OpenIncidents
 from ray_sentinel.cli.options import add_common, add_url, positive
 from ray_sentinel.cli.output import console, print_json, print_json_line, text_printer
 from ray_sentinel.cli.reach import Asked, asked
-from ray_sentinel.cli.status_view import status_view
+from ray_sentinel.cli.status_view import headline, status_view
 from ray_sentinel.errors import UnreachableError, UsageError
+from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 
 HELP = "show jobs, ranks, nodes and the verdict"
 GROUP = "look"
 EXAMPLE = "ray-sentinel status --watch"
 
-FOUND = ("hung", "stalled")
 SHORTEST = 0.1
 """Shortest interval in seconds between two looks: a shorter one would only load the coordinator."""
 
@@ -55,11 +56,22 @@ def run(args: argparse.Namespace) -> int:
         if args.link:
             return _print_link(link, args)
         status = found.ask("status", Status)
+        incidents = () if args.json else OpenIncidents(found).of(status)
     if args.json:
         print_json(status)
     else:
-        console().print(status_view(status, link), crop=False)
+        _print(status, link, incidents)
     return 1 if status.state in FOUND else 0
+
+
+def _print(status: Status, link: str, incidents: tuple[Incident, ...]) -> None:
+    """The status; and what is wrong once more where a terminal has scrolled it out of sight."""
+    screen, view = console(), status_view(status, link, incidents)
+    screen.print(view, crop=False)
+    if screen.is_terminal and status.state in FOUND:
+        lines = screen.render_lines(view, pad=False)
+        if len(lines) >= screen.height:
+            screen.print(headline(status, incidents), crop=False)
 
 
 def _print_link(link: str, args: argparse.Namespace) -> int:
@@ -80,7 +92,9 @@ def _watch(found: Asked, args: argparse.Namespace) -> int:
     if link := found.page_link():
         # Once, and not in what is drawn over and over: there a long line is cut.
         text_printer()(f"page: {link}", "dim")
+    opened = OpenIncidents(found)
     with Live(console=console(), auto_refresh=False, screen=False) as live:
         while True:
-            live.update(status_view(found.ask("status", Status)), refresh=True)
+            status = found.ask("status", Status)
+            live.update(status_view(status, incidents=opened.of(status)), refresh=True)
             time.sleep(max(args.interval, SHORTEST))

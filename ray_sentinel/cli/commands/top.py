@@ -15,7 +15,7 @@ import argparse
 import os
 import sys
 
-from ray_sentinel.cli.options import add_common, add_url, positive
+from ray_sentinel.cli.options import add_address, add_url, positive
 from ray_sentinel.cli.reach import asked
 from ray_sentinel.errors import MissingPartError, UnreachableError, UsageError
 
@@ -29,7 +29,9 @@ SHORTEST = 0.1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    add_common(parser)
+    add_address(parser)
+    # Not offered, but answered by where it is to be had.
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     add_url(parser)
     parser.add_argument(
         "--interval",

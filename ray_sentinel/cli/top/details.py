@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import NodeStatus
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name
 from ray_sentinel.report.stacks import frames, stack_name
+from ray_sentinel.report.words import progress_of, second
 
 TITLE = "bold"
 MOST_LINES = 2000
@@ -34,11 +34,16 @@ def joined(lines: Iterable[Text]) -> Text:
 
 
 def of_incident(incident: Incident) -> Iterator[Text]:
-    """What happened, who waits for whom, why we think so, what to do, the stacks, the output."""
+    """What happened, who did it, what to do, who waits for whom, why we think so, the stacks, the
+    output."""
     yield plain(f"incident {incident.id}: {incident.summary}", TITLE)
-    when = datetime.fromtimestamp(incident.suspected_at).astimezone()
-    told = f"{incident.kind} · {incident.state} · {incident.job} attempt {incident.attempt}"
-    yield plain(f"{told} · since {when:%m-%d %H:%M:%S}", "dim")
+    told = (
+        incident.kind,
+        progress_of(incident.state),
+        f"{incident.job} attempt {incident.attempt}",
+        f"suspected {second(incident.suspected_at)} UTC",
+    )
+    yield plain(" · ".join(told), "dim")
     verdict = incident.verdict
     if verdict is not None:
         yield from _of_verdict(incident, verdict)
@@ -55,9 +60,9 @@ def _of_verdict(incident: Incident, verdict: Verdict) -> Iterator[Text]:
         + (f" GPU {one.gpu}" if one.gpu else "") + f": {one.reason}"
         for one in verdict.culprits
     ), ROOT)  # fmt: skip
+    yield from _section("What to do", verdict.next_steps)
     yield from _section("Who waits for whom", [*chain_of(incident), *verdict.waiting], "yellow")
     yield from _section("Why", (f"{item.text} ({item.source})" for item in verdict.evidence))
-    yield from _section("What to do", verdict.next_steps)
     for fact in verdict.stacks:
         yield from _stack(fact, verdict)
 
@@ -95,7 +100,9 @@ def of_process(line: ProcessLine, incidents: Iterable[Incident]) -> Iterator[Tex
 
 def _titled(incident: Incident, more: str = "") -> Iterator[Text]:
     yield Text()
-    yield plain(f"incident {incident.id} ({incident.state}): {more or incident.summary}", TITLE)
+    yield plain(
+        f"incident {incident.id} ({progress_of(incident.state)}): {more or incident.summary}", TITLE
+    )
 
 
 def _has_stack(line: ProcessLine, incident: Incident) -> bool:

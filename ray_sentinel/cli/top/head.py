@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
+from ray_sentinel.cli.open_incidents import is_open
 from ray_sentinel.cli.status_view import COLOURS, MOST_ALERTS
 from ray_sentinel.cli.top.asking import SeenStatus
 from ray_sentinel.cli.top.looks import age, plain, shortened
-from ray_sentinel.cli.top.process_lines import is_open
 from ray_sentinel.cli.top.pulse import head_line, main_lane, pulse_lines
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, Status

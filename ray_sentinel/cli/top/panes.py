@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from rich.text import Text
 
+from ray_sentinel.cli.open_incidents import is_open
 from ray_sentinel.cli.status_view import COLOURS
 from ray_sentinel.cli.top.gpus import GpuSight, NodeGpus
 from ray_sentinel.cli.top.looks import ACCUSED, age, bar, plain
 from ray_sentinel.cli.top.map import map_cells
-from ray_sentinel.cli.top.process_lines import ProcessLine, is_open
+from ray_sentinel.cli.top.process_lines import ProcessLine
 from ray_sentinel.cli.top.pulse import PulseLine
 from ray_sentinel.cli.top.pulse import cells as pulse_cells
 from ray_sentinel.cli.top.rows import RowsPane
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import NodeStatus, Unwatched
+from ray_sentinel.report.words import brief_progress, second
 
 HOT, WARM = 85.0, 75.0
 """GPU temperatures in °C from which on they are shown in red and in yellow."""
@@ -101,12 +102,11 @@ def _gpu(line: GpuLine) -> list[Text]:
 
 
 def _incident(incident: Incident) -> list[Text]:
-    moment = datetime.fromtimestamp(incident.suspected_at).astimezone()
     style = "bold red" if is_open(incident) else "dim"
     return [
         plain(incident.id, style, 30),
-        Text(f"{moment:%m-%d %H:%M:%S}"),
-        plain(incident.state, style),
+        Text(second(incident.suspected_at)),
+        plain(brief_progress(incident.state), style),
         plain(incident.kind),
         plain(f"{incident.job}: {incident.summary}"),
     ]
@@ -143,7 +143,7 @@ PANES = (
         empty="no node is watched", id="gpus",
     )),
     Pane("incidents", lambda: RowsPane(
-        ("id", "when", "state", "kind", "what"), _incident, lambda one: one.id,
+        ("id", "when (UTC)", "state", "kind", "what"), _incident, lambda one: one.id,
         empty="no incidents", id="incidents",
     )),
     Pane("pulse", lambda: RowsPane(

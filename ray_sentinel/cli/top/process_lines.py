@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ray_sentinel.cli.open_incidents import is_open
 from ray_sentinel.cli.status_view import WELL
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, MemberStatus, RankStatus, Status
@@ -39,11 +40,6 @@ class ProcessLine(NamedTuple):
         """Whether what people see of it contains ``wanted``, which is in lower case."""
         text = f"{self.who} {self.job} {self.host} {self.pid} {self.state} {self.does} {self.role}"
         return wanted in text.lower()
-
-
-def is_open(incident: Incident) -> bool:
-    """Whether something is still wrong; dumps asked by hand are no faults."""
-    return incident.state not in ("resolved", "dismissed") and incident.kind != "asked"
 
 
 def accused_pids(incidents: Iterable[Incident]) -> frozenset[tuple[str, int]]:

@@ -7,7 +7,6 @@ the same report; both show the shortest of three windows that has all of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from statistics import median
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from ray_sentinel.cli.top.looks import age, plain
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.last_hour import JobPulse, PulseLane, PulseReport
 from ray_sentinel.model.status import JobStatus
+from ray_sentinel.report.words import second
 
 WINDOWS = (300.0, 900.0, 3600.0)
 """Spans of time that can be shown, in seconds."""
@@ -180,7 +180,7 @@ def lane_details(line: PulseLine) -> Iterator[Text]:
     count = sum(point[1] for point in line.lane.points)
     yield plain(named, "bold")
     yield plain(f"{count} {line.pulse.counts}, usually {seconds(line.usual)}, last "
-                f"{line.window / 60:.0f} min until {_clock(line.end)}", "dim")  # fmt: skip
+                f"{line.window / 60:.0f} min until {_clock(line.end)} UTC", "dim")  # fmt: skip
     yield Text()
     yield sparkline(line)
     yield Text(LEGEND, style="dim")
@@ -194,7 +194,7 @@ def lane_details(line: PulseLine) -> Iterator[Text]:
     told = sorted([*phases, *events], reverse=True)
     if told:
         yield Text()
-        yield plain("What happened", "bold")
+        yield plain("What happened (UTC)", "bold")
     for at, text, style in told[:MOST_TOLD]:
         yield Text.assemble((f"  {_clock(at)} ", "dim"), plain(text, style))
 
@@ -207,4 +207,4 @@ def seconds(value: float) -> str:
 
 
 def _clock(at: float) -> str:
-    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+    return second(at).split(" ")[1]

@@ -41,7 +41,8 @@ def test_help_shows_the_groups_in_order_and_all_commands(
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("statsu", "status"), ("incident", "incidents"), ("TOP", "top")]
+    ("typed", "meant"),
+    [("statsu", "status"), ("incident", "incidents"), ("TOP", "top"), ("preflight", "doctor")],
 )
 def test_a_mistyped_command_is_guessed(
     typed: str, meant: str, capsys: pytest.CaptureFixture[str]

@@ -1,15 +1,23 @@
-"""Stragglers and alerts as people see them in ``ray-sentinel status``."""
+"""What people see in ``ray-sentinel status``, on a narrow terminal and of a large cluster, too."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
+import msgspec
+import pytest
 from rich.console import Console
 
+from ray_sentinel.cli.open_incidents import ASKED_EVERY, OpenIncidents
 from ray_sentinel.cli.status_view import status_view
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.status import CoordinatorStatus, JobStatus, MemberStatus, Status
 from ray_sentinel.model.straggler import StragglerStatus
+from tests.support.page_data import HOSTILE, NOW, incident, incident_of_actors
+from tests.support.page_data import status as hung
+from tests.support.page_nodes import cluster, stopped
 
 
 def shown(**job: object) -> str:
@@ -46,7 +54,7 @@ def test_many_alerts_are_bounded() -> None:
     alerts = tuple(
         Alert(rule="gpu.idle", severity="info", host=f"n{i}", text="rests") for i in range(50)
     )
-    assert "and 30 alerts more" in shown(alerts=alerts)
+    assert "and 30 more alerts" in shown(alerts=alerts)
 
 
 def test_members_of_a_job_of_actors_are_shown_with_what_they_run_and_who_waits() -> None:
@@ -83,7 +91,7 @@ def test_of_many_members_those_in_trouble_are_shown() -> None:
     )
     text = shown(members=members)
     assert "Pool 99" in text
-    assert "and 36 processes more" in text
+    assert "and 92 more processes" in text
 
 
 def of_coordinator(**told: object) -> str:
@@ -101,11 +109,121 @@ def of_coordinator(**told: object) -> str:
 
 
 def test_the_coordinator_tells_what_it_does_and_takes() -> None:
-    line = "coordinator: 498 reports a second, a cycle takes 0.12 s, memory 300 of 2048 MiB"
-    assert line + "\n" in of_coordinator() + "\n"
+    line = "coordinator: 498 reports a second, a cycle takes 123 ms, memory 300 of 2048 MiB"
+    assert f"\n{line}\n" in of_coordinator()
     text = of_coordinator(log_waiting_bytes=3 << 20, log_missing=7)
     assert "3.0 MiB of events wait for the disk, 7 events are missing in the log" in text
     assert "reports a second by way of 16 relays," in of_coordinator(relays=16, relays_wanted=16)
     assert "by way of 16 relays," in of_coordinator(relays=16, relays_wanted=15)
     assert "by way of 15 of 16 relays," in of_coordinator(relays=15, relays_wanted=16)
     assert "coordinator" not in shown()
+
+
+def drawn(status: Status, incidents: Sequence[Incident] = (), width: int = 80) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(status_view(status, incidents=incidents), crop=False)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def with_steps(found: Incident, *steps: str) -> Incident:
+    assert found.verdict is not None
+    verdict = msgspec.structs.replace(found.verdict, next_steps=steps)
+    return msgspec.structs.replace(found, verdict=verdict)
+
+
+def test_who_why_since_when_and_what_to_do_stand_under_the_sentence() -> None:
+    told = with_steps(incident(), "kill -CONT 4003 lets it go on")
+    assert drawn(hung(), [told])[:6] == [
+        "hung  rank 3 on node-1 is stopped by a signal and 7 ranks wait for it",
+        "incident 0001 · llama · rank-stopped · 99 % sure · no progress for 14 s, since",
+        "07:59:45 UTC",
+        "  rank 3 on node-1, pid 4003: stopped by a signal",
+        "  → kill -CONT 4003 lets it go on",
+        "  → ray-sentinel incidents show 0001   (why, stacks, files)",
+    ]
+
+
+def test_of_an_older_incident_the_day_is_told_and_without_a_culprit_its_sentence() -> None:
+    old = msgspec.structs.replace(
+        incident(),
+        verdict=Verdict(kind="unknown", summary="nobody knows"),
+        last_progress=NOW - 100_000.0,
+    )
+    text = "\n".join(drawn(hung(), [old], width=200))
+    assert "no progress for 1 d 3 h, since 2027-01-14 04:13:20 UTC" in text
+    assert "\n  rank 3 on node-1 is stopped\n" in text
+    never = msgspec.structs.replace(old, last_progress=None)
+    assert "· for 12 s, since 07:59:48 UTC" in "\n".join(drawn(hung(), [never], width=200))
+
+
+def test_many_incidents_and_hostile_ones_do_not_hide_the_job() -> None:
+    many = [incident(number=f"{n:04d}", hostile=HOSTILE) for n in range(9)]
+    text = "\n".join(drawn(hung(hostile=HOSTILE), many))
+    assert text.count("  → ray-sentinel incidents show") == 4
+    assert "and 5 more that are open: `ray-sentinel incidents` lists all" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_thousand_nodes_fit_a_screen_with_those_in_trouble_first(width: int) -> None:
+    status = cluster(1000, 8, scene="stopped")
+    lines = drawn(status, [stopped(status)], width)
+    assert len(lines) < 40
+    at = next(number for number, line in enumerate(lines) if line.startswith("rank  host"))
+    assert lines[at + 1].split()[:2] == ["5333", "node-0666"]
+    nodes = [line for line in lines if ":9400/metrics" in line]
+    assert [line.split()[0] for line in nodes[:4]] == [
+        "node-0299", "node-0599", "node-0899", "node-0000"
+    ]  # fmt: skip
+    assert "and 7992 more ranks: --json shows all" in lines
+    assert "and 992 more nodes: --json shows all" in lines
+
+
+def test_each_job_says_how_it_is_and_its_phase_once() -> None:
+    lines = drawn(hung(), width=160)
+    assert (
+        "llama · hung · attempt 1 · 8 of 8 ranks · step 1204 · train for 14 s, usually up to 2.5 s"
+    ) in lines
+    assert "train_rl-1 · hung · attempt 0 · 2 processes of Ray · train" in lines
+
+
+def test_the_port_of_the_metrics_is_seen_in_80_columns() -> None:
+    (node,) = (one for one in hung().nodes if one.is_head)
+    other = msgspec.structs.replace(
+        node, address="fd00::1", metrics_url="http://[fd00::1]:9401/metrics"
+    )
+    away = msgspec.structs.replace(node, metrics_url="https://x/metrics")
+    text = "\n".join(drawn(msgspec.structs.replace(hung(), nodes=(node, other, away))))
+    for part in (" :9400/metrics ", " :9401/metrics ", " https://x/metrics "):
+        assert part in text
+    assert "…" not in text
+
+
+def test_without_a_job_the_status_says_how_one_is_seen() -> None:
+    lines = drawn(Status(state="unknown", verdict="no training job has been seen yet"))
+    assert lines[0] == "unknown  no training job has been seen yet"
+    assert "attach()" in " ".join(lines[1:])
+    assert not any(line.startswith("node ") for line in lines)
+    assert "attach()" not in "\n".join(drawn(cluster(3)))
+
+
+def test_incidents_are_asked_for_where_something_hangs_and_not_with_each_look() -> None:
+    now, asked = [0.0], []
+
+    class Coordinator:
+        def ask(self, method: str, kind: object, *_: object, seconds: float = 10.0) -> object:
+            asked.append(method)
+            over = msgspec.structs.replace(incident(), state="resolved")
+            return (over, incident_of_actors(), msgspec.structs.replace(over, kind="asked"))
+
+    opened = OpenIncidents(Coordinator(), lambda: now[0])  # type: ignore[arg-type]
+    assert opened.of(cluster(3)) == ()
+    assert asked == []
+    for _ in range(3):
+        assert [one.id for one in opened.of(hung())] == ["0002"]
+    assert len(asked) == 1
+    now[0] += ASKED_EVERY
+    opened.of(hung())
+    assert len(asked) == 2
+    opened.of(msgspec.structs.replace(hung(), verdict="something else"))
+    assert len(asked) == 3

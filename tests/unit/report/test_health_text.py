@@ -45,7 +45,7 @@ def test_health_in_words() -> None:
         "n/efa0:1 (efa)",
         "latest step 300",
         "step_4 is torn",
-        "step 7, 30 s ago",
+        "j: hung, step 7, 30 s ago",
         "1 failing",
         "ValueError: boom",
         "note: m could not",
@@ -66,10 +66,18 @@ def test_a_node_in_words() -> None:
         host="n1",
         versions={"kernel": "6.1"},
         blocked=(BlockedTask(pid=7, tid=9, name="python", wchan="nfs_wait", stack=("nfs_x",)),),
-        kernel=(KernelLine(text="NVRM: Xid 79", kind="gpu-lost"),),
+        kernel=(
+            KernelLine(text="NVRM: Xid 79", kind="gpu-lost", time=1_800_000_000.0),
+            KernelLine(text="without a time"),
+        ),
         gpus=(GpuState(index="0", name="H100", utilization_percent=97.0),),
         gpu_processes=(GpuProcess(gpu="0", pid=7, name="python", memory_bytes=2 << 30),),
-        devices=(DeviceTraffic(device="efa0", port="1", kind="efa", active=True),),
+        devices=(
+            DeviceTraffic(device="efa0", port="1", kind="efa", active=True),
+            DeviceTraffic(
+                device="efa1", port="1", kind="efa", active=True, bytes_per_second=12.5e9
+            ),
+        ),
         problems=("the kernel log: run as root",),
     )
     text = "\n".join(node_lines(view))
@@ -77,10 +85,12 @@ def test_a_node_in_words() -> None:
         "kernel: 6.1",
         "pid 7 tid 9 python waits in nfs_wait",
         "nfs_x",
-        "[gpu-lost] NVRM: Xid 79",
-        "0 H100: 97 %",
-        "GPU 0: pid 7 python 2.0 GiB",
+        "2027-01-15 08:00:00.0 UTC [gpu-lost] NVRM: Xid 79",
+        "  without a time",
+        "0 H100: 97 %, ? GiB used, ? W",
+        "GPU 0: pid 7 python, 2.0 GiB used",
         "efa0:1 efa, active, not counted",
+        "efa1:1 efa, active, 12,500.0 MB/s",
         "note: the kernel log",
     ):
         assert part in text
