@@ -39,6 +39,9 @@ MOST_ROWS = 64
 FEWEST_ROWS = 8
 """How many of a longer list are shown though all is well with them."""
 
+LATE_SECONDS = 10.0
+"""Age of a node's last report from which on it is late, as on the page: one comes each second."""
+
 Row = TypeVar("Row")
 
 
@@ -188,13 +191,13 @@ def _nodes(status: Status) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), caption_justify="left")
     for name in ("node", "address", "metrics", "reported", "collectors"):
         table.add_column(name, no_wrap=name == "metrics")
-    shown, more = _most_telling(status.nodes, [not _failing(node) for node in status.nodes])
+    shown, more = _most_telling(status.nodes, [not is_troubled(node) for node in status.nodes])
     for node in shown:
         table.add_row(
             clean(node.host) + (" (head)" if node.is_head else ""),
             clean(node.address),
             clean(_behind_address(node)) or "-",
-            _age(node.snapshot_age_seconds),
+            Text(_age(node.snapshot_age_seconds), style="yellow" if _is_late(node) else ""),
             _collectors(node),
         )
     table.caption = _more(more, "nodes")
@@ -224,7 +227,17 @@ def _work(told: CoordinatorStatus) -> str:
     )
 
 
-def _failing(node: NodeStatus) -> list[CollectorStatus]:
+def is_troubled(node: NodeStatus) -> bool:
+    """Whether its report is late, or something is not seen of it."""
+    return _is_late(node) or bool(failing_collectors(node))
+
+
+def _is_late(node: NodeStatus) -> bool:
+    age = node.snapshot_age_seconds
+    return age is None or age > LATE_SECONDS
+
+
+def failing_collectors(node: NodeStatus) -> list[CollectorStatus]:
     """Its collectors that should tell something and do not."""
     return [
         one
@@ -234,7 +247,7 @@ def _failing(node: NodeStatus) -> list[CollectorStatus]:
 
 
 def _collectors(node: NodeStatus) -> Text:
-    failing = _failing(node)
+    failing = failing_collectors(node)
     running = [one.name for one in node.collectors if one.state == "running" and one not in failing]
     text = Text(clean(" ".join(running)))
     for collector in failing:

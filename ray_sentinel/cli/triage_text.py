@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
 
 from ray_sentinel.cli.output import console, text_printer
 from ray_sentinel.model.triage import LogCulprit, LogLine, Triage
+from ray_sentinel.report.words import duration, percent, second
 
 _COLOURS = {
     "completed": "green",
@@ -22,7 +22,7 @@ def print_triage(answer: Triage) -> None:
 
     say = text_printer()
     head = Text(answer.kind, style=f"bold {_COLOURS.get(answer.kind, 'red')}")
-    head.append(f"  ({answer.outcome}, confidence {answer.confidence:.0%})", style="dim")
+    head.append(f"  ({answer.outcome}, confidence {percent(answer.confidence)})", style="dim")
     console().print(head)
     for style, line in _lines(answer):
         say(line, style)
@@ -52,7 +52,13 @@ def _lines(answer: Triage) -> Iterator[tuple[str, str]]:
         for number, step in enumerate(answer.next_steps, 1):
             yield "", f"  {number}. {step}"
     if answer.playbook:
-        yield "", f"then: ray-sentinel diagnose --playbook {answer.playbook}"
+        yield (
+            "",
+            (
+                f"then: ray-sentinel diagnose SOURCE --playbook {answer.playbook}   "
+                "(SOURCE: the job's log folder, or the URL of its Prometheus)"
+            ),
+        )
     for note in (*answer.sampled, *answer.problems):
         yield "dim", f"note: {note}"
 
@@ -61,25 +67,25 @@ def _progress(answer: Triage) -> Iterator[tuple[str, str]]:
     steps = answer.progress
     facts = []
     if answer.phase:
-        lasted = f" for {answer.phase_seconds:.0f} s" if answer.phase_seconds is not None else ""
-        facts.append(f"phase {answer.phase}{lasted}")
+        lasted = answer.phase_seconds
+        told = f" for {duration(lasted)}" if lasted is not None else ""
+        facts.append(f"phase {answer.phase}{told}")
     if steps.last_step is not None:
         total = f" of {steps.total_steps}" if steps.total_steps else ""
         facts.append(f"last step {steps.last_step}{total}")
     if steps.step_seconds is not None:
         facts.append(f"{steps.step_seconds:.3g} s per step")
     if steps.expected_step is not None:
-        facts.append(f"expected at the end of the logs: step {steps.expected_step}")
+        facts.append(f"step {steps.expected_step} would have been reached by the end of the logs")
     if steps.checkpoint_step is not None:
         facts.append(f"last checkpoint at step {steps.checkpoint_step}")
     if steps.lost_steps is not None:
-        seconds = f" ({steps.lost_seconds:.0f} s)" if steps.lost_seconds is not None else ""
+        seconds = f" ({duration(steps.lost_seconds)})" if steps.lost_seconds is not None else ""
         facts.append(f"{steps.lost_steps} steps{seconds} lost since then")
     if facts:
         yield "", ", ".join(facts)
     if answer.first_error_at is not None:
-        when = datetime.fromtimestamp(answer.first_error_at, timezone.utc)
-        yield "", f"first error at {when:%Y-%m-%d %H:%M:%S} UTC"
+        yield "", f"first error at {second(answer.first_error_at)} UTC"
 
 
 def _culprit(who: LogCulprit) -> str:

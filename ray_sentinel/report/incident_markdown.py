@@ -243,14 +243,19 @@ def chain_of(incident: Incident) -> tuple[str, ...]:
     verdict = incident.verdict
     if verdict is None or not verdict.chain:
         return ()
-    at = incident.suspected_at if incident.confirmed_at is None else incident.confirmed_at
-    lines = [_step(step, at) for step in verdict.chain]
+    lines = steps_of(incident)
     if len(lines) > MOST_STEPS:
         half = MOST_STEPS // 2
         lines[half:-half] = [f"… {len(lines) - 2 * half} steps more …"]
     ends = {culprit.reason: culprit_name(culprit) for culprit in verdict.culprits}
     lines += [f"{name}: {reason}" if name != "-" else reason for reason, name in ends.items()]
     return tuple(lines)
+
+
+def steps_of(incident: Incident) -> list[str]:
+    """A sentence for each step of the chain of waits, with its age at the time of the verdict."""
+    at = incident.suspected_at if incident.confirmed_at is None else incident.confirmed_at
+    return [_step(step, at) for step in incident.verdict.chain] if incident.verdict else []
 
 
 def _step(step: ChainLink, at: float) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from ray_sentinel.model.incident import FaultKind, Incident, IncidentState
 from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.report.incident_markdown import steps_of
 from ray_sentinel.report.wait_picture import wait_picture
 
 SHOWN = 20
@@ -64,8 +65,9 @@ def _picture(incident: Incident) -> dict[str, Any] | None:
 
 
 def whole(incident: Incident) -> dict[str, Any]:
-    """All of one, with the picture of who waits for whom as ``waits``."""
-    return incident_dict(incident) | {"waits": _picture(incident)}
+    """All of one, with the picture of who waits for whom as ``waits``, and ``steps``: the sentence
+    of each step in ``chain``."""
+    return incident_dict(incident) | {"waits": _picture(incident), "steps": steps_of(incident)}
 
 
 class UnknownQuestion(ValueError):

@@ -114,7 +114,9 @@ def incident_of_actors(*, hostile: str = "") -> Incident:
     steps = (
         ChainLink(start="driver", end="Trainer 1", how="ray.get", since=NOW - 93.0),
         ChainLink(start="Trainer 1", end="all_reduce of Trainer", how="in"),
-        ChainLink(start="all_reduce of Trainer", end=f"Rollout 2{hostile}", how="waits for"),
+        ChainLink(
+            start="all_reduce of Trainer", end=f"Rollout 2{hostile}", how="has not come to it"
+        ),
     )
     return Incident(
         id="0002",

@@ -22,11 +22,14 @@ import msgspec
 from ray_sentinel.cli.options import add_session, count
 from ray_sentinel.cli.output import clean, console, print_json, print_json_line, text_printer
 from ray_sentinel.errors import UnreachableError, UsageError
+from ray_sentinel.report.words import second
 
 if TYPE_CHECKING:  # 60 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.logs.follow import Shown
     from ray_sentinel.logs.select import Described, LineFilter
 
+WIDEST = 4_096
+"""Characters of the longest line in the list of files."""
 TAIL = 50
 """Lines that are printed of each file unless another number is asked for."""
 HELP = "find, show and follow a job's logs"
@@ -180,11 +183,22 @@ def _list(files: Sequence[Described], *, as_json: bool) -> None:
         return
     from rich.table import Table
 
-    table = Table("file", "kind", "rank", "node", "pid", "actor", "bytes", box=None)
+    names = ("kind", "rank", "node", "pid", "actor", "bytes")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in (*names, "modified (UTC)", "file"):
+        table.add_column(name, justify="right" if name in ("rank", "pid", "bytes") else "left")
     for row in rows:
-        cells = (row[key] for key in ("file", "kind", "rank", "node", "pid", "actor", "bytes"))
-        table.add_row(*("" if cell is None else clean(str(cell)) for cell in cells))
-    console().print(table)
+        cells = ["" if row[key] is None else clean(str(row[key])) for key in names]
+        table.add_row(*cells, _modified(row["modified"]), clean(str(row["file"])))
+    # The file is last and in one piece, even if it is longer than the terminal is wide: with the
+    # end cut off, the files of two workers are the same, and none can be copied.
+    screen = console()
+    screen.width = WIDEST
+    screen.print(table, crop=False)
+
+
+def _modified(at: float | None) -> str:
+    return second(at) if at else ""
 
 
 def _show(lines: Sequence[Shown], *, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Input, Static
 
+from ray_sentinel.cli.status_view import is_troubled
 from ray_sentinel.cli.top import details, pulse, stack
 from ray_sentinel.cli.top.asking import SeenStatus, StatusAsker, failures
 from ray_sentinel.cli.top.gpus import GpuAsker
@@ -211,7 +212,8 @@ class TopApp(App[None]):
             rows.show(worst_first(shown))
         elif rows.id == "nodes":
             lost = seen.status.unwatched if seen.status is not None else ()
-            rows.show(matching([*lost, *nodes], wanted, "host", "address", "reason"))
+            known = [*lost, *sorted(nodes, key=lambda one: not is_troubled(one))]
+            rows.show(matching(known, wanted, "host", "address", "reason"))
         elif rows.id == "gpus":
             found = matching(nodes, wanted, "host", "address")
             rows.show(gpu_lines(found, self._gpus.told, time.monotonic()))

@@ -15,7 +15,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import NodeStatus
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name
 from ray_sentinel.report.stacks import frames, stack_name
-from ray_sentinel.report.words import progress_of, second
+from ray_sentinel.report.words import percent, progress_of, second
 
 TITLE = "bold"
 MOST_LINES = 2000
@@ -55,7 +55,7 @@ def of_incident(incident: Incident) -> Iterator[Text]:
 
 
 def _of_verdict(incident: Incident, verdict: Verdict) -> Iterator[Text]:
-    yield from _section(f"Culprits ({verdict.confidence:.0%} sure)", (
+    yield from _section(f"Culprits ({percent(verdict.confidence)} sure)", (
         f"{culprit_name(one)} on {one.host}" + (f" pid {one.pid}" if one.pid else "")
         + (f" GPU {one.gpu}" if one.gpu else "") + f": {one.reason}"
         for one in verdict.culprits

@@ -16,6 +16,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, Status
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name
 from ray_sentinel.report.wait_picture import WaitPicture, wait_picture
+from ray_sentinel.report.words import percent
 from ray_sentinel.text import one_line
 
 ROOT = "bold red"
@@ -34,7 +35,7 @@ def head(seen: SeenStatus, now: float, rows: int, width: int) -> Text:
     lines = [*_whether_it_answers(seen, now)]
     if seen.status is not None:
         lines += _sentence(seen.status, width)
-        waits, more = list(chain(seen)), list(_other_incidents(seen))
+        waits, more = list(chain(seen)), [*_next_step(seen), *_other_incidents(seen)]
         room = rows - len(lines) - min(len(waits), MOST_CHAIN)
         lines += list(_jobs(seen, seen.status, width))[: max(room, 1)]
         waits = list(_shortened(waits, max(rows - len(lines), 1)))
@@ -120,6 +121,14 @@ def _opened(seen: SeenStatus) -> list[Incident]:
     return [one for one in seen.incidents if is_open(one) and one.verdict is not None]
 
 
+def _next_step(seen: SeenStatus) -> Iterator[Text]:
+    """What to do first about the incident that is drawn."""
+    for incident in _opened(seen)[-1:]:
+        verdict = incident.verdict
+        if verdict is not None and verdict.next_steps:
+            yield plain(f"→ {verdict.next_steps[0]}", "bold")
+
+
 def _other_incidents(seen: SeenStatus) -> Iterator[Text]:
     more = len(_opened(seen)) - 1
     if more > 0:
@@ -131,7 +140,7 @@ def _of_incident(incident: Incident, *, named: bool) -> Iterator[Text]:
     """``named``: with its job, where several run."""
     verdict = incident.verdict
     assert verdict is not None
-    sure = f" ({verdict.confidence:.0%} sure)"
+    sure = f" ({percent(verdict.confidence)} sure)"
     if not verdict.chain and (picture := wait_picture(incident)) is not None:
         yield from _rail(picture, sure, f" · {incident.job}" if named else "")
         return

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich.text import Text
 
 from ray_sentinel.cli.open_incidents import is_open
-from ray_sentinel.cli.status_view import COLOURS
+from ray_sentinel.cli.status_view import COLOURS, failing_collectors
 from ray_sentinel.cli.top.gpus import GpuSight, NodeGpus
 from ray_sentinel.cli.top.looks import ACCUSED, age, bar, plain
 from ray_sentinel.cli.top.map import map_cells
@@ -60,9 +60,8 @@ def _node(node: NodeStatus | Unwatched) -> list[Text]:
         why = plain(f"not watched: {node.reason}", "yellow")
         return [plain(node.host, "yellow", 60), Text(), Text(), why]
     bad = [
-        f"{one.name}: {one.state} {one.message}".strip()
-        for one in node.collectors
-        if one.state not in ("running", "skipped") or one.success is False
+        f"{one.name}: {one.state}" + (f" ({one.message})" if one.message else "")
+        for one in failing_collectors(node)
     ]
     well = [one.name for one in node.collectors if one.state == "running" and one.success]
     return [

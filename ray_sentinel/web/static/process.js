@@ -151,12 +151,12 @@ function state(one) {
 }
 
 function knownOf(place, one, known) {
-  const waits = known.flatMap((incident) => edges(place, incident).map((row) => [...row, link(incident)]));
+  const waits = known.flatMap((incident) => edges(place, incident).map((step) => [step, link(incident)]));
   const stack = first(known, (incident) => stackOf(place, one, incident));
   const output = first(known, (incident) => outputOf(place, incident));
   return [
     ...part("Incidents that name it", named(place, one, known)),
-    ...part("Whom it waits for, and who waits for it", waits.length ? [table(["", "how", "", "incident"], waits)] : []),
+    ...part("Whom it waits for, and who waits for it", waits.length ? [table(["who waits for whom", "incident"], waits)] : []),
     ...(stack ? part(el("span", {}, "Where it stood ", ago(stack.at)), stack.nodes) : []),
     ...(output ? part(el("span", {}, "Its last output, of ", ago(output.at)), output.nodes) : []),
   ];
@@ -185,8 +185,8 @@ function isIt(place, one, { rank, actor, host, pid }) {
 }
 
 function edges(place, incident) {
-  return (incident.chain || []).filter((step) => step.from === place.name || step.to === place.name)
-    .map((step) => [step.from, step.how, step.to]);
+  return (incident.chain || []).flatMap((step, index) => (
+    step.from === place.name || step.to === place.name ? [incident.steps[index]] : []));
 }
 
 function stackOf(place, one, incident) {

@@ -57,8 +57,13 @@ def test_ranks_that_wait_are_drawn_as_actors_are() -> None:
 def test_one_is_told_with_its_picture_and_the_promised_api_without() -> None:
     told = json.loads(ask("/api/v1/page/incidents/0002", incident_of_actors()).body)
     assert told["waits"]["boxes"][-1]["title"] == "Rollout 2"
+    assert told["steps"] == [
+        "driver waits 93 s in ray.get for Trainer 1",
+        "Trainer 1 waits in all_reduce of Trainer",
+        "Rollout 2 has not come to it",
+    ]
     plain = json.loads(ask("/api/v1/incidents/0002", incident_of_actors()).body)
-    assert "waits" not in plain
+    assert not {"waits", "steps"} & plain.keys()
     assert ask("/api/v1/page/incidents/9", incident_of_actors()).status == 404
 
 

@@ -17,6 +17,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import Status
 from ray_sentinel.text import CONTROL
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
+from tests.support.page_nodes import cluster
 from tests.support.page_pulse import report
 from tests.support.top_screen import TopScreen, drawn, served_page
 
@@ -38,7 +39,7 @@ def test_the_sentence_the_chain_and_the_cells_are_on_the_first_screen() -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith(" HUNG rank 3 on node-1 is stopped by a signal")
     assert "driver waits 93 s in ray.get" in text
-    assert re.search(r"└▶ Rollout 2 \(Rollout.generate\) on node-1: sleeping \(90% sure\)", text)
+    assert re.search(r"└▶ Rollout 2 \(Rollout.generate\) on node-1: sleeping \(90 % sure\)", text)
     assert re.search(r"node-1 +□X□□\?", text)
     assert "seen" in text
 
@@ -61,8 +62,39 @@ def test_classes_of_waiting_ranks_lead_to_the_one_that_holds_them_up() -> None:
     first = next(n for n, line in enumerate(lines) if "ranks 0-2, 4-6" in line)
     assert lines[first] == " ┌ ranks 0-2, 4-6 waits for rank 3 in all_reduce, number 7"
     assert lines[first + 1] == " ┊ rank 7 waits for rank 6 in recv of pipeline", "indirectly"
-    root = " └▶ rank 3 · node-1 · pid 4003 · stopped by a signal (99% sure) · llama"
+    root = " └▶ rank 3 · node-1 · pid 4003 · stopped by a signal (99 % sure) · llama"
     assert lines[first + 2] == root
+
+
+def test_what_to_do_first_stands_below_the_root() -> None:
+    async def see(screen: TopScreen) -> str:
+        return await screen.text()
+
+    told = hung()
+    assert told.verdict is not None
+    verdict = msgspec.structs.replace(told.verdict, next_steps=("kill -CONT 4003", "find out who"))
+    told = msgspec.structs.replace(told, verdict=verdict)
+    with served_page(status, lambda: (told,), report) as (found, _):
+        lines = drawn(found, see).splitlines()
+    root = next(n for n, line in enumerate(lines) if line.startswith(" └▶ rank 3"))
+    assert lines[root + 1] == " → kill -CONT 4003"
+    assert "find out who" not in "\n".join(lines)
+
+
+def test_nodes_in_trouble_come_first() -> None:
+    async def see(screen: TopScreen) -> str:
+        return await screen.press("3")
+
+    many = cluster(400, 1)
+    nodes = list(many.nodes)
+    nodes[7] = msgspec.structs.replace(nodes[7], snapshot_age_seconds=25.0)
+    many = msgspec.structs.replace(many, nodes=tuple(nodes))
+    with served_page(lambda: many) as (found, _):
+        lines = drawn(found, see).splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("›"))
+    shown = [line.strip("› ").split()[0] for line in lines[first : first + 3]]
+    assert shown == ["node-0007", "node-0299", "node-0000"]
+    assert "nvml: quarantined (no answer in 5 s)" in lines[first + 1]
 
 
 @pytest.mark.parametrize("size", [(80, 16), (40, 12)])
