@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.model.health import Health, NodeView
-from ray_sentinel.report.words import duration, moment
+from ray_sentinel.report.words import duration, moment, watts
 
 _GIB = 1 << 30
 
@@ -41,7 +41,7 @@ def _gpu(told: Health) -> Iterator[str]:
     if gpu.avg_utilization is not None:
         said.append(f"{gpu.avg_utilization:.0f} % on average")
     if gpu.power_watts is not None:
-        said.append(f"{gpu.power_watts:.0f} W")
+        said.append(watts(gpu.power_watts))
     yield f"GPUs: {', '.join(said)}"
 
 

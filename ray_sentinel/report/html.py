@@ -25,7 +25,16 @@ from ray_sentinel.report.rank_logs import LINKED, others_title, sources_of, who_
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.value_strips import value_strips
 from ray_sentinel.report.wait_picture import wait_picture
-from ray_sentinel.report.words import clock, day, moment, percent, progress_of, since
+from ray_sentinel.report.words import (
+    clock,
+    day,
+    duration,
+    moment,
+    percent,
+    progress_of,
+    since,
+    watts,
+)
 from ray_sentinel.text import clean, one_line
 
 if TYPE_CHECKING:
@@ -129,8 +138,8 @@ def _pages() -> Environment:
         keep_trailing_newline=True,
     )
     filters = (
-        chain_of, clock, culprit_name, day, measured, merged_stacks, moment, others_title, percent,
-        progress_of, sources_of, since, slowed, timeline, wait_picture, who_wrote,
+        chain_of, clock, culprit_name, day, duration, measured, merged_stacks, moment, others_title,
+        percent, progress_of, sources_of, since, slowed, timeline, wait_picture, watts, who_wrote,
     )  # fmt: skip
     pages.filters |= {function.__name__: function for function in filters}
     pages.filters |= {

@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel.model.health import GpuState, Health
 from ray_sentinel.model.thresholds import GPU_HOT, GPU_IDLE
 from ray_sentinel.report.line_plot import PlotTick, round_ticks, short
+from ray_sentinel.report.words import percent
 from ray_sentinel.text import one_line
 
 WIDTH, LEFT, RIGHT = 440, 8, 8
@@ -84,7 +85,7 @@ QUANTITIES = (
     ),
     _Quantity(
         title="utilisation", unit="%", of=lambda gpu: gpu.utilization_percent, high=100.0,
-        limit=100.0 * GPU_IDLE.limit, below=True, label=f"idle below {GPU_IDLE.limit:.0%}",
+        limit=100.0 * GPU_IDLE.limit, below=True, label=f"idle below {percent(GPU_IDLE.limit)}",
     ),
     _Quantity(title="memory in use", unit="%", of=_memory, high=100.0),
     _Quantity(title="power", unit="W", of=lambda gpu: gpu.power_watts, high=100.0),
@@ -152,6 +153,7 @@ def _describe(quantity: _Quantity, known: list[tuple[float, str]], middle: float
         return f"{known[0][1]}: {middle:.3g} {quantity.unit}"
     furthest = (min if quantity.below else max)(known, key=lambda pair: pair[0])
     word = "lowest" if quantity.below else "highest"
+    most, who = furthest
     return one_line(
-        f"usually {middle:.3g} {quantity.unit}, {word} {furthest[0]:.3g} ({furthest[1]})", 200
+        f"usually {middle:.3g} {quantity.unit}, {word} {most:.3g} {quantity.unit} ({who})", 200
     )

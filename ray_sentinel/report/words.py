@@ -72,6 +72,11 @@ def brief_progress(state: str) -> str:
     return progress_of(state).partition(",")[0]
 
 
+def watts(power: float) -> str:
+    """A power for people: ``640 W``, ``39.0 kW``."""
+    return f"{power:.0f} W" if power < 1e4 else f"{power / 1e3:,.1f} kW"
+
+
 def percent(confidence: float) -> str:
     """A confidence of 0..1 for people."""
     return f"{100 * confidence:.0f} %"

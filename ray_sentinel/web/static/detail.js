@@ -5,7 +5,7 @@ import { age, clock, el, facts, table } from "./dom.js";
 import { kindOf } from "./incidents.js";
 import { stackTree } from "./stacks.js";
 import { isOpen, progressOf } from "./states.js";
-import { ago } from "./times.js";
+import { ago, agoAt, zone } from "./times.js";
 
 const SURE = [[0.95, "as good as certain"], [0.8, "very likely"], [0.5, "likely"], [0, "a guess"]];
 const SIDES = [["against", (weight) => weight > 0], ["for", (weight) => weight < 0], ["context", () => true]];
@@ -24,8 +24,8 @@ export function incidentDetail(incident) {
       el("h2", { class: "title", tabindex: -1 }, incident.summary),
       facts([["job", `${incident.job}, attempt ${incident.attempt}`], ["kind", kindOf(incident)],
         ["", progressOf(incident)], ["how sure", sureness(incident.confidence)],
-        ["last progress", incident.last_progress === null ? "" : ago(incident.last_progress)],
-        ["named", named(incident)], ["over", incident.resolved_at === null ? "" : ago(incident.resolved_at)]]),
+        ["last progress", incident.last_progress === null ? "" : agoAt(incident.last_progress)],
+        ["named", named(incident)], ["over", incident.resolved_at === null ? "" : agoAt(incident.resolved_at)]]),
       actions(incident)),
     ...(picture === null ? decided : [el("div", { class: "halves" },
       el("div", {}, ...part("Who waits for whom", [picture])), el("div", {}, ...decided))]),
@@ -89,7 +89,7 @@ function timeline(incident) {
     ...incident.history.map((one) => [one.at, progressOf(one), one.why])];
   if (incident.last_progress !== null) steps.push([incident.last_progress, "last progress", ""]);
   steps.sort((a, b) => a[0] - b[0]);
-  return [table(["time", "", "what", ""], steps.map(([at, what, text]) => {
+  return [table([`time (${zone()})`, "", "what", ""], steps.map(([at, what, text]) => {
     const after = at - incident.suspected_at;
     return [clock(at), `${after < 0 ? "−" : "+"}${age(Math.abs(after))}`, what, el("span", { class: "wide" }, text)];
   }))];

@@ -37,8 +37,12 @@ export function bytes(count) {
   return `${Number((count / size).toPrecision(3))} ${unit}`;
 }
 
+// In 24 hours whatever the reader's language, as in reports and logs.
+export const TIME = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+const ofDay = new Intl.DateTimeFormat(undefined, TIME);
+
 export function clock(at) {
-  return new Date(at * 1000).toLocaleTimeString();
+  return ofDay.format(1000 * at);
 }
 
 export function facts(pairs) {

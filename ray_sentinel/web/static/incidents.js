@@ -24,8 +24,9 @@ function incidentCard(incident) {
   return el("div", { class: "card open" },
     el("h3", {}, el("a", { href: incidentLink(incident.id) }, incident.summary)),
     el("p", { class: "quiet told" }, ...separated([incident.job, kindOf(incident), progressOf(incident), certainty])),
+    incident.to_do ? el("p", { class: "todo" }, el("b", {}, "To do"), incident.to_do) : null,
     chain(incident),
-    facts([["last progress", stood], ["suspected", ago(incident.suspected_at)], ["to do", incident.to_do],
+    facts([["last progress", stood], ["suspected", ago(incident.suspected_at)],
       ["", el("a", { href: `/incidents/${encodeURIComponent(incident.id)}` }, "Report")]]));
 }
 

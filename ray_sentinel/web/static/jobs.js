@@ -32,10 +32,12 @@ export function showJobs(place, jobs, incidents) {
   }
   for (const key of keys) if (!cards.has(key)) cards.set(key, card());
   refill(place, keys, () => (jobs.length ? keys.map((key) => cards.get(key).node)
-    : [el("p", { class: "quiet" }, "No training runs yet.")]));
+    : [el("p", { class: "quiet" }, NONE)]));
   jobs.forEach((job, index) => fillCard(cards.get(keys[index]), job, incidents));
 }
 
+const NONE = "No job has been seen yet. One is seen once its ranks run on these nodes, with a launcher's RANK and "
+  + "WORLD_SIZE in their environment, or once attach() is called.";
 const keyOf = (job) => JSON.stringify([job.job, job.attempt]);
 
 // Takes a GroupsReport: ranks can be sorted by the process groups that it tells.

@@ -1,11 +1,13 @@
 // Times as people say them: "12 s ago", and on pointing the full time. They are the coordinator's,
 // and so is the time that it is now: a browser's clock that is wrong changes nothing.
-import { el } from "./dom.js";
+import { el, TIME } from "./dom.js";
 
 const DAY = { day: "numeric", month: "short", year: "numeric" };
-const TIME = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
-const whole = new Intl.DateTimeFormat(undefined, { ...DAY, ...TIME });
-const ofDay = new Intl.DateTimeFormat(undefined, TIME);
+const ZONED = { ...TIME, timeZoneName: "short" };
+const HALF_A_DAY = 43_200; // seconds
+const whole = new Intl.DateTimeFormat(undefined, { ...DAY, ...ZONED });
+const ofDay = new Intl.DateTimeFormat(undefined, ZONED);
+const ofDayInUtc = new Intl.DateTimeFormat(undefined, { ...ZONED, timeZone: "UTC" });
 const UNITS = [[86400 * 2, 86400, "d"], [3600 * 2, 3600, "h"], [120, 60, "min"], [0, 1, "s"]];
 
 let now = 0;
@@ -15,8 +17,15 @@ export function zoned(at) {
   return ofDay.format(1000 * at);
 }
 
+// In the reader's zone, and in UTC, in which reports and most logs are.
 export function fullTime(at) {
-  return whole.format(1000 * at);
+  const isUtc = new Date(1000 * at).getTimezoneOffset() === 0;
+  return whole.format(1000 * at) + (isUtc ? "" : ` (${ofDayInUtc.format(1000 * at)})`);
+}
+
+// The zone of all times of the page.
+export function zone() {
+  return ofDay.formatToParts(1000 * now).find(({ type }) => type === "timeZoneName").value;
 }
 
 // How long that is, in one number.
@@ -29,6 +38,11 @@ export function about(seconds) {
 export function ago(at) {
   return el("time", { datetime: new Date(1000 * at).toISOString(), title: fullTime(at), "data-at": at },
     `${about(now - at)} ago`);
+}
+
+// The age and the time itself, which a phone or paper cannot point at.
+export function agoAt(at) {
+  return el("span", {}, ago(at), `, ${Math.abs(now - at) < HALF_A_DAY ? zoned(at) : fullTime(at)}`);
 }
 
 // `at` is the coordinator's time now.

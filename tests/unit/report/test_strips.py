@@ -110,11 +110,11 @@ def test_a_hot_and_an_idle_gpu_lie_beyond_their_limits() -> None:
     odd = GpuState(index="7", temperature_celsius=93.0, utilization_percent=0.0)
     heat, load = value_strips(health(*usual, odd))
     assert heat.title == "temperature"
-    assert heat.said == "usually 65 °C, highest 93 (node0 GPU 7)"
+    assert heat.said == "usually 65 °C, highest 93 °C (node0 GPU 7)"
     assert heat.limit is not None
     assert [bar.beyond for bar in heat.bars] == [False] * (len(heat.bars) - 1) + [True]
     assert heat.bars[-1].x > heat.limit.place
-    assert load.said == "usually 94 %, lowest 0 (node0 GPU 7)"
+    assert load.said == "usually 94 %, lowest 0 % (node0 GPU 7)"
     assert [bar.beyond for bar in load.bars] == [True, False]
 
 
@@ -141,7 +141,7 @@ def test_one_of_eighty_thousand_is_seen() -> None:
     (strip,) = value_strips(msgspec.structs.replace(told, nodes=(*told.nodes, hot)))
     assert strip.bars[-1].beyond
     assert strip.bars[-1].height == values.LEAST_BAR
-    assert "97 (hot GPU 3)" in strip.said
+    assert "97 °C (hot GPU 3)" in strip.said
     assert len(strip.bars) <= values.BINS
 
 
