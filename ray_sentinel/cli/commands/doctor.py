@@ -301,6 +301,10 @@ _MARKS = {
 }
 
 
+_ORDER = ("failure", "warning", "ok", "skipped")
+"""What is wrong comes first: of 22 checks most have nothing to look at on most clusters."""
+
+
 def print_results(
     results: Sequence[CheckResult], hosts: Sequence[str], cluster: Cluster | None, note: str
 ) -> None:
@@ -310,7 +314,7 @@ def print_results(
     console.print(f"examined {_safe(where)}: {len(hosts)} node{'s' if len(hosts) != 1 else ''}")
     if note:
         console.print(f"[dim]{_safe(note)}[/]")
-    for result in results:
+    for result in sorted(results, key=lambda one: _ORDER.index(one.outcome)):
         host = f"[bold]{_safe(result.host)}[/]: " if result.host else ""
         name = _safe(f"{result.check:17}")
         console.print(f"{_MARKS[result.outcome]} {name} {host}{_safe(result.seen)}")

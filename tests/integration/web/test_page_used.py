@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -89,6 +90,21 @@ def test_one_incident_says_who_why_how_sure_and_what_to_do(browser: Browser, pag
     drawn = "[...document.querySelectorAll('#detail .waits text')].map((one) => one.textContent)"
     browser.until(f"{drawn}.includes('ray.get, 93 s')", "the age of a wait")
     assert browser.run("document.querySelector('#detail .root .name').textContent") == "Rollout 2"
+
+
+def test_what_to_do_first_and_since_when_are_seen_without_pointing(
+    browser: Browser, page: Page
+) -> None:
+    browser.open(page.link)
+    shown(browser, "#incidents", "To do")
+    parts = "[...[...document.querySelectorAll('#incidents .card')].at(-1).children]"
+    order = browser.run(f"{parts}.map((one) => one.className.split(' ')[0] || one.localName)")
+    assert order == ["h3", "quiet", "todo", "waits", "facts"]
+    browser.run("location.hash = '#incident/0001'")
+    shown(browser, "#detail", "last progress")
+    text = browser.run("document.querySelector('#detail .facts').innerText")
+    assert re.search(r"last progress\s+14 s ago, \d\d:\d\d:\d\d [A-Z]", text)
+    assert re.search(r"time \([A-Z]", browser.run("document.getElementById('detail').innerText"))
 
 
 def test_stacks_are_one_tree_that_folds_and_is_searched(browser: Browser, page: Page) -> None:
