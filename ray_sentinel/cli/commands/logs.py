@@ -187,18 +187,15 @@ def _list(files: Sequence[Described], *, as_json: bool) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in (*names, "modified (UTC)", "file"):
         table.add_column(name, justify="right" if name in ("rank", "pid", "bytes") else "left")
-    for row in rows:
+    for item, row in zip(files, rows, strict=True):
         cells = ["" if row[key] is None else clean(str(row[key])) for key in names]
-        table.add_row(*cells, _modified(row["modified"]), clean(str(row["file"])))
+        modified = item.found.file.modified
+        table.add_row(*cells, second(modified) if modified else "", clean(str(row["file"])))
     # The file is last and in one piece, even if it is longer than the terminal is wide: with the
     # end cut off, the files of two workers are the same, and none can be copied.
     screen = console()
     screen.width = WIDEST
     screen.print(table, crop=False)
-
-
-def _modified(at: float | None) -> str:
-    return second(at) if at else ""
 
 
 def _show(lines: Sequence[Shown], *, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Input, Static
 
+from ray_sentinel.cli.open_incidents import is_open
 from ray_sentinel.cli.status_view import is_troubled
 from ray_sentinel.cli.top import details, pulse, stack
 from ray_sentinel.cli.top.asking import SeenStatus, StatusAsker, failures
@@ -25,7 +26,6 @@ from ray_sentinel.cli.top.panes import PANES, GpuLine, gpu_lines, matching
 from ray_sentinel.cli.top.process_lines import (
     ProcessLine,
     accused_pids,
-    is_open,
     process_lines,
     worst_first,
 )
