@@ -20,13 +20,13 @@ export function openIncidents(incidents, counts, more) {
 
 function incidentCard(incident) {
   const certainty = incident.confidence === null ? "" : `${Math.round(incident.confidence * 100)} % sure`;
-  const stood = incident.last_progress === null ? "" : ago(incident.last_progress);
+  const stood = incident.last_progress === null ? "" : el("span", {}, "last progress ", ago(incident.last_progress));
   return el("div", { class: "card open" },
     el("h3", {}, el("a", { href: incidentLink(incident.id) }, incident.summary)),
-    el("p", { class: "quiet told" }, ...separated([incident.job, kindOf(incident), progressOf(incident), certainty])),
-    incident.to_do ? el("p", { class: "todo" }, el("b", {}, "To do"), incident.to_do) : null,
+    el("p", { class: "quiet told" }, ...separated([incident.job, kindOf(incident), certainty, stood])),
+    incident.to_do ? el("p", { class: "todo" }, el("b", {}, "To do:"), incident.to_do) : null,
     chain(incident),
-    facts([["last progress", stood], ["suspected", ago(incident.suspected_at)],
+    facts([["", progressOf(incident)], ["suspected", ago(incident.suspected_at)],
       ["", el("a", { href: `/incidents/${encodeURIComponent(incident.id)}` }, "Report")]]));
 }
 
