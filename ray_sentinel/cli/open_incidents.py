@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
 from rich.text import Text
 
 from ray_sentinel.cli.output import clean
 from ray_sentinel.cli.reach import Asked
+from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.incident_markdown import culprit_name
@@ -20,6 +23,8 @@ FOUND = ("hung", "stalled")
 ASKED_EVERY = 5.0
 """Seconds after which incidents are asked for again while the verdict stays: they come with all
 their evidence."""
+DEADLINE = 5.0
+"""Seconds for which the status waits for them."""
 MOST_INCIDENTS = 4
 MOST_NAMED = 4
 MOST_STEPS = 3
@@ -42,23 +47,23 @@ class OpenIncidents:
         self._open: tuple[Incident, ...] = ()
 
     def of(self, status: Status) -> tuple[Incident, ...]:
-        """Those that belong to a status, oldest first; none where nothing hangs. Raises
-        UnreachableError."""
+        """Those that belong to a status, newest first; none where nothing hangs, and those that
+        were known before where they are not told: the status is shown without them, too."""
         if status.state not in FOUND:
             self._verdict, self._open = "", ()
             return ()
         now = self._clock()
         if status.verdict != self._verdict or now - self._at >= ASKED_EVERY:
-            told = self._found.ask("incidents", tuple[Incident, ...])
-            self._open = tuple(one for one in told if is_open(one))
+            with contextlib.suppress(SentinelError, msgspec.MsgspecError):
+                told = self._found.ask("incidents", tuple[Incident, ...], seconds=DEADLINE)
+                self._open = tuple(one for one in reversed(told) if is_open(one))
             self._verdict, self._at = status.verdict, now
         return self._open
 
 
 def incident_lines(incidents: Iterable[Incident], now: float) -> Iterator[Text]:
-    """A few lines for each incident; ``now`` is the coordinator's time, in Unix seconds."""
+    """A few lines for each of the first incidents; ``now`` is the coordinator's Unix time."""
     told = list(incidents)
-    # The first incident is likelier to be the cause of the others than the last.
     for incident in told[:MOST_INCIDENTS]:
         yield _title(incident, now)
         yield from _named(incident)

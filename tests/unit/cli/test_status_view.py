@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from ray_sentinel.cli.main import main
 from ray_sentinel.cli.open_incidents import ASKED_EVERY, OpenIncidents
 from ray_sentinel.cli.status_view import status_view
+from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.status import CoordinatorStatus, JobStatus, MemberStatus, Status
@@ -18,6 +20,7 @@ from ray_sentinel.model.straggler import StragglerStatus
 from tests.support.page_data import HOSTILE, NOW, incident, incident_of_actors
 from tests.support.page_data import status as hung
 from tests.support.page_nodes import cluster, stopped
+from tests.support.top_screen import served_page
 
 
 def shown(**job: object) -> str:
@@ -213,6 +216,8 @@ def test_incidents_are_asked_for_where_something_hangs_and_not_with_each_look() 
     class Coordinator:
         def ask(self, method: str, kind: object, *_: object, seconds: float = 10.0) -> object:
             asked.append(method)
+            if len(asked) == 4:
+                raise UnreachableError("it is busy")
             over = msgspec.structs.replace(incident(), state="resolved")
             return (over, incident_of_actors(), msgspec.structs.replace(over, kind="asked"))
 
@@ -227,3 +232,19 @@ def test_incidents_are_asked_for_where_something_hangs_and_not_with_each_look() 
     assert len(asked) == 2
     opened.of(msgspec.structs.replace(hung(), verdict="something else"))
     assert len(asked) == 3
+    now[0] += ASKED_EVERY
+    assert [one.id for one in opened.of(hung())] == ["0002"], "the status is shown all the same"
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize(("rows", "times"), [("100", 1), ("20", 2)])
+def test_what_is_wrong_is_repeated_where_a_terminal_has_scrolled_it_away(
+    rows: str, times: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "LINES": rows, "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    with served_page(hung, lambda: (incident(),)) as (_, page):
+        assert main(["status", "--url", page.link]) == 1
+    text = capsys.readouterr().out
+    assert text.count("→ ray-sentinel incidents show 0001") == times
+    assert text.count("files: /data/llama") == 1
