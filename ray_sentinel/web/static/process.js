@@ -61,7 +61,7 @@ export async function incidentsOf({ job, attempt }, incidents) {
 async function wholeOf(incident) {
   const brief = JSON.stringify(incident);
   if (whole.get(incident.id)?.brief !== brief) {
-    const told = await ask(`/api/v1/incidents/${encodeURIComponent(incident.id)}`).catch(() => null);
+    const told = await ask(`/api/v1/page/incidents/${encodeURIComponent(incident.id)}`).catch(() => null);
     if (told === null) return null; // asked for again
     whole.set(incident.id, { brief, told });
   }
@@ -185,8 +185,11 @@ function isIt(place, one, { rank, actor, host, pid }) {
 }
 
 function edges(place, incident) {
-  return (incident.chain || []).flatMap((step, index) => (
-    step.from === place.name || step.to === place.name ? [incident.steps[index]] : []));
+  return (incident.chain || []).flatMap((step, index) => {
+    if (step.from !== place.name && step.to !== place.name) return [];
+    const said = incident.steps[index]; // one that begins with its end calls the start "it"
+    return [said.startsWith(step.from) ? said : `${step.from}: ${said}`];
+  });
 }
 
 function stackOf(place, one, incident) {

@@ -195,7 +195,7 @@ def test_an_actor_is_shown_with_who_waits_for_it(browser: Browser, page: Page) -
     shown(browser, "#jobs", "Rollout 2")
     links = "[...document.querySelectorAll('#jobs td a')]"
     browser.run(f"{links}.find((one) => one.innerText === 'Rollout 2').click()")
-    for text in ("silent", "Rollout.generate", "Rollout 2 has not come to it"):
+    for text in ("silent", "Rollout.generate", "all_reduce of Trainer: Rollout 2 has not come to it"):
         shown(browser, "#detail", text)
     browser.run("location.hash = '#process/train_rl-1/0/Rollout%209'")
     shown(browser, "#detail", "no longer in this job")
