@@ -66,8 +66,14 @@ def _picture(incident: Incident) -> dict[str, Any] | None:
 
 def whole(incident: Incident) -> dict[str, Any]:
     """All of one, with the picture of who waits for whom as ``waits``, and ``steps``: the sentence
-    of each step in ``chain``."""
-    return incident_dict(incident) | {"waits": _picture(incident), "steps": steps_of(incident)}
+    of each step in ``chain``, for itself alone."""
+    chain = incident.verdict.chain if incident.verdict is not None else ()
+    steps = [
+        # One that begins with the end of its step calls the start "it".
+        said if said.startswith(step.start) else f"{step.start}: {said}"
+        for step, said in zip(chain, steps_of(incident), strict=True)
+    ]
+    return incident_dict(incident) | {"waits": _picture(incident), "steps": steps}
 
 
 class UnknownQuestion(ValueError):

@@ -5,7 +5,7 @@ import { age, clock, el, facts, table } from "./dom.js";
 import { kindOf } from "./incidents.js";
 import { stackTree } from "./stacks.js";
 import { isOpen, progressOf } from "./states.js";
-import { ago, agoAt, zone } from "./times.js";
+import { ago, fullTime, zoned } from "./times.js";
 
 const SURE = [[0.95, "as good as certain"], [0.8, "very likely"], [0.5, "likely"], [0, "a guess"]];
 const SIDES = [["against", (weight) => weight > 0], ["for", (weight) => weight < 0], ["context", () => true]];
@@ -53,6 +53,11 @@ function sureness(confidence) {
     ` ${Math.round(100 * confidence)} %, ${words}`);
 }
 
+// The age and the time itself, which a phone or paper cannot point at.
+function agoAt(at) {
+  return el("span", {}, ago(at), `, ${fullTime(at)}`);
+}
+
 function named(incident) {
   if (incident.confirmed_at === null) return "";
   const after = incident.last_progress === null ? ""
@@ -89,7 +94,8 @@ function timeline(incident) {
     ...incident.history.map((one) => [one.at, progressOf(one), one.why])];
   if (incident.last_progress !== null) steps.push([incident.last_progress, "last progress", ""]);
   steps.sort((a, b) => a[0] - b[0]);
-  return [table([`time (${zone()})`, "", "what", ""], steps.map(([at, what, text]) => {
+  const zone = zoned(incident.suspected_at).replace(clock(incident.suspected_at), "").trim();
+  return [table([`time (${zone})`, "", "what", ""], steps.map(([at, what, text]) => {
     const after = at - incident.suspected_at;
     return [clock(at), `${after < 0 ? "−" : "+"}${age(Math.abs(after))}`, what, el("span", { class: "wide" }, text)];
   }))];

@@ -156,7 +156,7 @@ function knownOf(place, one, known) {
   const output = first(known, (incident) => outputOf(place, incident));
   return [
     ...part("Incidents that name it", named(place, one, known)),
-    ...part("Whom it waits for, and who waits for it", waits.length ? [table(["who waits for whom", "incident"], waits)] : []),
+    ...part("Whom it waits for, and who waits for it", waits.length ? [table(["", "incident"], waits)] : []),
     ...(stack ? part(el("span", {}, "Where it stood ", ago(stack.at)), stack.nodes) : []),
     ...(output ? part(el("span", {}, "Its last output, of ", ago(output.at)), output.nodes) : []),
   ];
@@ -185,11 +185,7 @@ function isIt(place, one, { rank, actor, host, pid }) {
 }
 
 function edges(place, incident) {
-  return (incident.chain || []).flatMap((step, index) => {
-    if (step.from !== place.name && step.to !== place.name) return [];
-    const said = incident.steps[index]; // one that begins with its end calls the start "it"
-    return [said.startsWith(step.from) ? said : `${step.from}: ${said}`];
-  });
+  return incident.steps.filter((said, index) => [incident.chain[index].from, incident.chain[index].to].includes(place.name));
 }
 
 function stackOf(place, one, incident) {

@@ -4,10 +4,8 @@ import { el, TIME } from "./dom.js";
 
 const DAY = { day: "numeric", month: "short", year: "numeric" };
 const ZONED = { ...TIME, timeZoneName: "short" };
-const HALF_A_DAY = 43_200; // seconds
 const whole = new Intl.DateTimeFormat(undefined, { ...DAY, ...ZONED });
 const ofDay = new Intl.DateTimeFormat(undefined, ZONED);
-const ofDayInUtc = new Intl.DateTimeFormat(undefined, { ...ZONED, timeZone: "UTC" });
 const UNITS = [[86400 * 2, 86400, "d"], [3600 * 2, 3600, "h"], [120, 60, "min"], [0, 1, "s"]];
 
 let now = 0;
@@ -19,13 +17,8 @@ export function zoned(at) {
 
 // In the reader's zone, and in UTC, in which reports and most logs are.
 export function fullTime(at) {
-  const isUtc = new Date(1000 * at).getTimezoneOffset() === 0;
-  return whole.format(1000 * at) + (isUtc ? "" : ` (${ofDayInUtc.format(1000 * at)})`);
-}
-
-// The zone of all times of the page.
-export function zone() {
-  return ofDay.formatToParts(1000 * now).find(({ type }) => type === "timeZoneName").value;
+  const date = new Date(1000 * at);
+  return whole.format(date) + (date.getTimezoneOffset() ? ` (${date.toISOString().slice(11, 19)} UTC)` : "");
 }
 
 // How long that is, in one number.
@@ -38,11 +31,6 @@ export function about(seconds) {
 export function ago(at) {
   return el("time", { datetime: new Date(1000 * at).toISOString(), title: fullTime(at), "data-at": at },
     `${about(now - at)} ago`);
-}
-
-// The age and the time itself, which a phone or paper cannot point at.
-export function agoAt(at) {
-  return el("span", {}, ago(at), `, ${Math.abs(now - at) < HALF_A_DAY ? zoned(at) : fullTime(at)}`);
 }
 
 // `at` is the coordinator's time now.

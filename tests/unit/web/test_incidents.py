@@ -60,7 +60,7 @@ def test_one_is_told_with_its_picture_and_the_promised_api_without() -> None:
     assert told["steps"] == [
         "driver waits 93 s in ray.get for Trainer 1",
         "Trainer 1 waits in all_reduce of Trainer",
-        "Rollout 2 has not come to it",
+        "all_reduce of Trainer: Rollout 2 has not come to it",
     ]
     plain = json.loads(ask("/api/v1/incidents/0002", incident_of_actors()).body)
     assert not {"waits", "steps"} & plain.keys()
