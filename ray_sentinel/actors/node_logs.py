@@ -23,8 +23,10 @@ import msgspec
 
 from ray_sentinel import process
 from ray_sentinel import regex as re
+from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.actors.raylets import trusted_raylets
+from ray_sentinel.errors import UnreachableError
 from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.text import one_line
 
@@ -272,10 +274,8 @@ def is_meant(node: Any, wanted: str) -> bool:
 
 def fetch(task: LogRequest) -> Fetched:
     """Ask Ray; in the helper."""
-    import importlib
-
-    client: Any = importlib.import_module("ray._raylet").GcsClient(address=task.address)
-    every = client.get_all_node_info(timeout=_LIST_SECONDS).values()
+    with RayStore(task.address) as store:
+        every = store.ask("NodeInfo", "GetAllNodeInfo").node_info_list
     alive = [node for node in every if node.state == 0]
     meant = [node for node in alive if is_meant(node, task.node)][:MOST_NODES]
     if task.node and not meant:
@@ -301,7 +301,7 @@ def _failures() -> tuple[type[Exception], ...]:
     except ImportError:
         return (ImportError,)
     odd = (ValueError, LookupError, TypeError, AttributeError, ImportError, AssertionError)
-    return (RayError, OSError, RuntimeError, *odd)
+    return (UnreachableError, RayError, OSError, RuntimeError, *odd)
 
 
 def _of_node(node: NodeLogs) -> str:

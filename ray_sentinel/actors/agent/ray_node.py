@@ -19,7 +19,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from ray_sentinel.actors.agent.node_monitor import NodeMonitor
 from ray_sentinel.actors.agent.runtime_env import RuntimeEnvAgentAddress
-from ray_sentinel.actors.coordinator.ray.control_store import ControlStore, unanswered
+from ray_sentinel.actors.coordinator.ray.cluster_state import ClusterReader
 from ray_sentinel.actors.deployment.environment import forget_identity
 from ray_sentinel.actors.hosts import as_node, ray_nodes
 from ray_sentinel.actors.logs import write_logs
@@ -33,7 +33,6 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.private_files import be_private
 from ray_sentinel.progress.rank.own_process import pid_namespace
 
@@ -59,7 +58,7 @@ def started_monitor(config: bytes) -> NodeMonitor:
         CoordinatorLink().send,
         partial(ray_metrics_url, node.id),
         log_problem=log_problem,
-        cluster=ClusterQuestions().ask if node.is_head else None,
+        cluster=ClusterReader(ray.get_runtime_context().gcs_address).read if node.is_head else None,
         runtime_env_agent=partial(runtime_env_agent, node.id),
     )
     monitor.start()
@@ -186,27 +185,6 @@ class CoordinatorLink:
             self._relay, self._relay_at = None, time.monotonic() + RELAY_AGAIN_SECONDS
             return b""
         return answer
-
-
-# The head's agent asks Ray for the whole cluster, for the collectors that want to know: their own
-# processes are light because none of them imports ray.
-
-
-class ClusterQuestions:
-    """Asks Ray's control store. Used by one thread."""
-
-    def __init__(self) -> None:
-        self._store: ControlStore | None = None
-
-    def ask(self) -> RayCluster:
-        """The current cluster; if Ray does not answer, its ``problem`` says why."""
-        try:
-            if self._store is None:
-                self._store = ControlStore.of_this_process()
-            return self._store.cluster()
-        except (RuntimeError, ImportError, AttributeError, TypeError, ValueError) as error:
-            self._store = None
-            return unanswered(error)
 
 
 # The main thread of a Ray worker waits for calls, and every 10 ms looks whether a signal has come

@@ -14,10 +14,10 @@ import os
 import sys
 from collections.abc import Collection
 
-from ray_sentinel.actors.coordinator.ray.control_store import ControlStore
+from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.actors.deployment.cluster import connect
 from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
-from ray_sentinel.errors import SentinelError, UsageError
+from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 
 
 def node_called(host: str, nodes: Collection[RayNode]) -> RayNode:
@@ -46,12 +46,27 @@ def drain(host: str, why: str, address: str) -> None:
         raise UsageError("RAY_ADDRESS does not name the cluster")
     with connect(address) as ray:
         node = node_called(host, ray_nodes(ray.nodes()).values())
-        try:
-            refusal = ControlStore.of_this_process().drain(node.id, why)
-        except (RuntimeError, ImportError, AttributeError, TypeError) as error:
-            raise SentinelError(f"this Ray cannot drain nodes: {error}") from None
-        if refusal:
-            raise SentinelError(f"Ray refuses to drain it: {refusal}")
+        with RayStore(ray.get_runtime_context().gcs_address) as store:
+            ask_to_drain(store, node.id, why)
+
+
+def ask_to_drain(store: RayStore, node_id: str, why: str) -> None:
+    """Stop Ray from placing anything more on a node (id in hex). Raises SentinelError if the store
+    refuses or cannot do it."""
+    # Ray refuses the only other reason, idleness, while something runs on the node.
+    try:
+        reply = store.ask(
+            "AutoscalerState",
+            "DrainNode",
+            node_id=bytes.fromhex(node_id),
+            reason="DRAIN_NODE_REASON_PREEMPTION",
+            reason_message=why,
+        )
+    except UnreachableError as error:
+        raise SentinelError(f"this Ray cannot drain nodes: {error}") from None
+    if not reply.is_accepted:
+        refusal = reply.rejection_reason_message or "without a reason"
+        raise SentinelError(f"Ray refuses to drain it: {refusal}")
 
 
 def main(host: str, why: str) -> int:

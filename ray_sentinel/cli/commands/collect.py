@@ -101,11 +101,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _cluster() -> RayCluster | None:
     """What the control store of this machine's Ray cluster says now; None if there is none."""
-    from ray_sentinel.actors.coordinator.ray.control_store import ask
+    from ray_sentinel.actors.coordinator.ray.cluster_state import ClusterReader
     from ray_sentinel.actors.raylets import address_here
 
     address = address_here()
-    return ask(address) if address else None
+    return ClusterReader(address).read() if address else None
 
 
 def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:

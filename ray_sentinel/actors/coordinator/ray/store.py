@@ -22,9 +22,9 @@ MOST_BYTES = 64 << 20
 class RayStore:
     """The channel, which the first request opens. One thread sends requests; any may close it."""
 
-    def __init__(self, address: str) -> None:
-        """``address`` is the control store's, HOST:PORT."""
-        self._address = address
+    def __init__(self, address: str, *, most_bytes: int = MOST_BYTES) -> None:
+        """``address`` is the control store's, HOST:PORT; ``most_bytes`` is for each answer."""
+        self._address, self._most_bytes = address, most_bytes
         self._channel: Any = None
         self._stubs: dict[str, Any] = {}
         self._closed = False
@@ -58,13 +58,11 @@ class RayStore:
             raise UnreachableError(one_line(str(error))) from error
 
     def _stub(self, service: str) -> Any:
-        from ray._private.grpc_utils import init_grpc_channel
-
         if self._closed:
             raise RuntimeError("the channel is closed")
         if self._channel is None:
-            limit = (("grpc.max_receive_message_length", MOST_BYTES),)
-            self._channel = init_grpc_channel(self._address, options=limit)
+            limit = (("grpc.max_receive_message_length", self._most_bytes),)
+            self._channel = _init_channel()(self._address, options=limit)
         if service not in self._stubs:
             module, stub = _place(service)
             made = getattr(_generated(f"{module}_grpc"), stub)
@@ -76,6 +74,15 @@ class RayStore:
         self._closed = True
         if self._channel is not None:
             self._channel.close()
+
+
+def _init_channel() -> Any:
+    """Ray's own function, which sees to TLS and tokens."""
+    try:
+        module = importlib.import_module("ray._private.grpc_utils")
+    except ModuleNotFoundError:
+        module = importlib.import_module("ray._private.utils")  # older versions have it there
+    return module.init_grpc_channel
 
 
 def _place(service: str) -> tuple[str, str]:
