@@ -58,7 +58,7 @@ class WatchedPage:
             raise
 
     def _named(self) -> PageClient:
-        self._client = page_client(self._link, self._environ, proxy=True)
+        self._client = page_client(self._link, self._environ)
         return self._client
 
     def _found(self) -> PageClient:

@@ -13,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import psutil
@@ -50,14 +49,12 @@ class ProgramText:
 
     def __init__(
         self,
-        proc: Path = Path("/proc"),
         *,
         patience: float = PATIENCE,
-        read: Callable[[str, int, str], ProgramFile] | None = None,
+        read: Callable[[str, int], ProgramFile] | None = None,
     ) -> None:
-        """``patience``: seconds for the files of one capture. ``read`` is given a file's path, the
-        process that runs it and ``proc``; ``read_program`` unless given."""
-        self._proc = proc
+        """``patience``: seconds for the files of one capture. ``read`` is given a file's path and
+        the process that runs it; ``read_program`` unless given."""
         self._read = read or read_program
         self._lock = threading.Lock()
         self._reading: Bounded[str, ProgramFile] = Bounded(patience)
@@ -71,10 +68,7 @@ class ProgramText:
                 path: process.pid for process, files in wanted.items() for path in files.values()
             }
             texts, _ = self._reading.run(
-                {
-                    path: partial(self._read, path, pid, str(self._proc))
-                    for path, pid in readers.items()
-                }
+                {path: partial(self._read, path, pid) for path, pid in readers.items()}
             )
             sources = {path: self._source(text) for path, text in texts.items()}
             added = {}
@@ -85,7 +79,7 @@ class ProgramText:
 
     def _paths(self, pid: int, runs: Iterable[Traced]) -> dict[str, str]:
         """File as the traces name it → a path by which this process can open it."""
-        root, cwd = self._root(pid), f"{self._proc}/{pid}/cwd"
+        root, cwd = self._root(pid), f"/proc/{pid}/cwd"
         return {
             name: f"{root}{path}" if os.path.isabs(path) else f"{cwd}/{path}"
             for run in runs
@@ -94,7 +88,7 @@ class ProgramText:
         }
 
     def _root(self, pid: int) -> str:
-        root = f"{self._proc}/{pid}/root"
+        root = f"/proc/{pid}/root"
         try:
             ours, its = os.stat("/"), os.stat(root)
         except OSError:
@@ -142,7 +136,7 @@ def _of(
     }
 
 
-def read_program(path: str, pid: int, proc: str) -> ProgramFile:
+def read_program(path: str, pid: int) -> ProgramFile:
     """The file, if the process that runs it may read it too: a link may lead anywhere. Raises
     OSError."""
     # A FIFO in the place of a program would wait for a writer.
@@ -150,7 +144,7 @@ def read_program(path: str, pid: int, proc: str) -> ProgramFile:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             raise OSError(f"{path}: no file of a program")
-        if not may_read(status, pid, proc):
+        if not may_read(status, pid):
             raise OSError(f"{path}: not to be read by process {pid}, which is said to run it")
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         return ProgramFile(identity, file.read(MAX_BYTES))

@@ -113,11 +113,10 @@ class RankOutputs:
         host: str,
         ray_logs: Callable[[], Path | None] = lambda: None,
         wall: WallHistory | None = None,
-        proc: str = "/proc",
     ) -> None:
         """``ray_logs`` is the folder in which Ray keeps its workers' output; ``wall`` tells when
         files were written, even if the wall clock has been set since."""
-        self._host, self._ray_logs, self._proc = host, ray_logs, proc
+        self._host, self._ray_logs = host, ray_logs
         self._wall = wall or WallHistory()
         self._known: dict[Key, _Known] = {}
         self._looks: Bounded[Key, dict[int, _Stream]] = Bounded(LOOK_SECONDS, most=16)
@@ -162,7 +161,7 @@ class RankOutputs:
         found = {}
         for number in _STREAMS:
             try:
-                found[number] = os.readlink(f"{self._proc}/{key[0]}/fd/{number}")
+                found[number] = os.readlink(f"/proc/{key[0]}/fd/{number}")
             except OSError:
                 continue  # closed, or another user's, or it ends just now
         return found
@@ -172,19 +171,19 @@ class RankOutputs:
         for number, target in targets.items():
             streams[number] = _Stream(target)
             if target.startswith("/"):
-                info = os.stat(f"{self._proc}/{key[0]}/fd/{number}")
+                info = os.stat(f"/proc/{key[0]}/fd/{number}")
                 if stat.S_ISREG(info.st_mode):
                     streams[number] = _Stream(target, (info.st_dev, info.st_ino), info.st_size)
         return streams
 
     def _owner(self, pid: int) -> int | None:
         try:
-            return uid_of(pid, self._proc)
+            return uid_of(pid)
         except OSError:
             return None
 
     def _lives(self, key: Key) -> bool:
-        return not has_ended(*key, Path(self._proc))
+        return not has_ended(*key)
 
     def gather(self, writers: Iterable[Writer], most_bytes: int) -> tuple[RankOutput, ...]:
         """The last lines of each process, or why there are none, within ``most_bytes`` in total. A
@@ -351,7 +350,7 @@ class RankOutputs:
 
     def _open(self, key: Key, source: _Source) -> int:
         if source.number and self._lives(key):
-            handle = open_descriptor(key[0], source.number, source.owner, proc=self._proc)
+            handle = open_descriptor(key[0], source.number, source.owner)
             if self._lives(key):
                 return handle
             os.close(handle)

@@ -38,7 +38,7 @@ class RemoteCoordinator:
         link = url if "//" in url else f"http://{url}"
         if address(link) is None:
             raise UsageError(f"--url {url.partition('?')[0]}: expected http://HOST:PORT")
-        self._page = page_client(link, token=token, proxy=True)
+        self._page = page_client(link, token=token)
 
     def page_link(self) -> str:
         """Empty: whoever asks so has the link."""

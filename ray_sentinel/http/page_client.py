@@ -39,10 +39,11 @@ class NoTokenError(UnreachableError):
 class PageClient:
     """One page. What it answers is its own, or an error is raised."""
 
-    def __init__(self, root: str, credential: PageCredential, *, proxy: bool = False) -> None:
-        """``root`` is the page's URL; with ``proxy`` the environment's is asked."""
+    def __init__(self, root: str, credential: PageCredential) -> None:
+        """``root`` is the page's URL. A proxy of the environment is used, except for a page of this
+        user on this machine."""
         self.root = root.rstrip("/")
-        self._credential, self._proxy = credential, proxy
+        self._credential = credential
         self._ahead = 0.0
         """Seconds by which the server's clock is ahead of ours, once it has told its time."""
 
@@ -65,7 +66,7 @@ class PageClient:
                 seconds=max(deadline - time.monotonic(), 0.01),
                 most_bytes=most_bytes,
                 headers={"Authorization": asked.authorization},
-                proxy=self._proxy,
+                proxy=not self.is_bound,
             )
             its_time = asked.proven(
                 answer.headers.get(PROOF_HEADER, ""), answer.status, answer.body
@@ -151,7 +152,7 @@ def token_in(path: Path) -> str:
 
 
 def page_client(
-    link: str, environ: Mapping[str, str] = os.environ, *, token: str = "", proxy: bool = False
+    link: str, environ: Mapping[str, str] = os.environ, *, token: str = ""
 ) -> PageClient:
     """The client for the page at ``link``, which may hold its token.
 
@@ -162,16 +163,16 @@ def page_client(
     root, in_link = split_link(link)
     if in_link:
         credential = PageCredential.of_token(in_link, "what the link holds")
-        return PageClient(root, credential, proxy=proxy)
+        return PageClient(root, credential)
     if token:
-        return PageClient(root, PageCredential.of_token(token, "what is given"), proxy=proxy)
+        return PageClient(root, PageCredential.of_token(token, "what is given"))
     entries, problems = _pages_here()
     for entry in entries:
         if entry.address == _dialled(root):
             return PageClient(entry.url, entry.credential())
     found, source = given_token(environ)
     if found:
-        return PageClient(root, PageCredential.of_token(found, source), proxy=proxy)
+        return PageClient(root, PageCredential.of_token(found, source))
     raise NoTokenError(
         "; ".join([f"{root} is not asked without a token: {HOW_TO_GET_IN}", *problems])
     )

@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from ray_sentinel import process
 from ray_sentinel.errors import MissingPartError
@@ -17,6 +16,7 @@ from ray_sentinel.text import one_line
 
 _DEADLINE = 5.0
 """Seconds that ``dmesg`` or the journal may take."""
+DEVICE = "/dev/kmsg"
 _RECORD = 8192
 """Bytes of the buffer for one record; the kernel's records are shorter."""
 _MOST_RECORDS = 100_000
@@ -25,18 +25,16 @@ _ERROR = 3
 """Highest syslog priority that is an error (``man 3 syslog``)."""
 
 
-def kernel_lines(
-    catalogue: Catalogue, count: int, device: Path = Path("/dev/kmsg")
-) -> tuple[tuple[KernelLine, ...], str]:
+def kernel_lines(catalogue: Catalogue, count: int) -> tuple[tuple[KernelLine, ...], str]:
     """Read the kernel log for lines that report trouble.
 
     Returns the last ``count`` of them, oldest first, and why the log could not be read ("" if it
     could).
     """
     try:
-        return tuple(_judged(_from_device(device), catalogue))[-count:], ""
+        return tuple(_judged(_from_device(), catalogue))[-count:], ""
     except OSError as error:
-        why = f"{device} cannot be read ({error.strerror})"
+        why = f"{DEVICE} cannot be read ({error.strerror})"
     for argv in (["dmesg", "--raw"], ["journalctl", "-k", "-o", "short-unix", "-n", "2000"]):
         if shutil.which(argv[0]) is None:
             continue
@@ -52,14 +50,14 @@ def kernel_lines(
     return (), f"the kernel log: {why}: run as root, or give CAP_SYSLOG"
 
 
-def _from_device(device: Path) -> Iterator[tuple[float | None, int, str]]:
+def _from_device() -> Iterator[tuple[float | None, int, str]]:
     """(Unix time, priority, text) of every record.
 
     A record is ``priority,sequence,microseconds since boot,flags;text`` and continuation lines
     (``Documentation/ABI/testing/dev-kmsg``).
     """
     boot = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
-    descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(DEVICE, os.O_RDONLY | os.O_NONBLOCK)
     try:
         for _ in range(_MOST_RECORDS):
             try:

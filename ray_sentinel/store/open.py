@@ -132,7 +132,7 @@ def _page_at(where: str, deadline: float) -> tuple[PageClient, dict[str, Any]] |
     NoTokenError for a page of which we have neither.
     """
     try:
-        client = page_client(where, proxy=True)
+        client = page_client(where)
     except NoTokenError:
         if is_page(where, min(deadline, 5.0)):
             raise

@@ -12,12 +12,12 @@ MAX_DEPTH = 64
 """Most ancestors that are looked at; deeper chains do not occur."""
 
 
-def start_ticks(pid: int | str = "self", proc: Path = Path("/proc")) -> int:
+def start_ticks(pid: int | str = "self") -> int:
     """Field 22 of ``/proc/<pid>/stat``: when the process started, in clock ticks since boot.
 
     Raises OSError if the process does not exist.
     """
-    return parse_stat((proc / str(pid) / "stat").read_bytes()).start
+    return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).start
 
 
 def boot_number(proc: Path = Path("/proc")) -> int:

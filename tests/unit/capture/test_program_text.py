@@ -125,11 +125,11 @@ def test_a_text_is_read_again_only_where_it_changed(
 def test_a_mount_that_hangs_costs_its_patience_once(process: ProcessId, tmp_path: Path) -> None:
     alive, begun = threading.Event(), []
 
-    def hang(path: str, pid: int, proc: str) -> ProgramFile:
+    def hang(path: str, pid: int) -> ProgramFile:
         if path.endswith("dead.py"):
             begun.append(path)
             alive.wait(60)
-        return read_program(path, pid, proc)
+        return read_program(path, pid)
 
     text, dead = ProgramText(patience=0.2, read=hang), run(process, tmp_path / "dead.py")
     try:
