@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -39,6 +39,7 @@ from ray_sentinel.model.progress import (
 MARK = b"\xc1"
 """The first byte of a delta: no MessagePack begins with it."""
 T = TypeVar("T")
+Columns = TypeVar("Columns")
 
 
 def _record_of(kind: type, suffix: str, left_out: Collection[str], columns: bool) -> Any:
@@ -90,22 +91,14 @@ class RankChanges(msgspec.Struct, frozen=True, array_like=True):
     """How many of a rank's last step durations stay, and those that follow."""
 
 
-class CollectorChanges(msgspec.Struct, frozen=True, array_like=True):
-    """How the collectors of a snapshot differ from those of the one before."""
+class RecordChanges(msgspec.Struct, Generic[T, Columns], frozen=True, array_like=True):
+    """How the collectors, or Ray's processes, of a snapshot differ from those of the one before."""
 
     count: int
-    whole: tuple[tuple[int, CollectorStatus], ...]
+    whole: tuple[tuple[int, T], ...]
+    """The place and the complete record of each that is new or another one."""
     places: tuple[int, ...]
-    rows: CollectorColumns
-
-
-class RayProcessChanges(msgspec.Struct, frozen=True, array_like=True):
-    """How Ray's processes in a snapshot differ from those of the one before."""
-
-    count: int
-    whole: tuple[tuple[int, RayProcess], ...]
-    places: tuple[int, ...]
-    rows: RayProcessColumns
+    rows: Columns
 
 
 class ReportDelta(msgspec.Struct, frozen=True, array_like=True):
@@ -119,8 +112,8 @@ class ReportDelta(msgspec.Struct, frozen=True, array_like=True):
     report: ReportPart
     snapshot: SnapshotPart
     ranks: RankChanges
-    collectors: CollectorChanges
-    ray_processes: RayProcessChanges
+    collectors: RecordChanges[CollectorStatus, CollectorColumns]
+    ray_processes: RecordChanges[RayProcess, RayProcessColumns]
 
 
 def delta_of(report: AgentReport, last: AgentReport) -> ReportDelta:
@@ -134,10 +127,10 @@ def delta_of(report: AgentReport, last: AgentReport) -> ReportDelta:
         report=_part(ReportPart, report, last),
         snapshot=_part(SnapshotPart, new, old),
         ranks=_ranks(new.ranks, old.ranks),
-        collectors=CollectorChanges(
+        collectors=RecordChanges(
             *_rows(CollectorColumns, new.collectors, old.collectors, attrgetter("name"))
         ),
-        ray_processes=RayProcessChanges(
+        ray_processes=RecordChanges(
             *_rows(RayProcessColumns, new.ray_processes, old.ray_processes, attrgetter("process"))
         ),
     )

@@ -231,7 +231,7 @@ class Engine:
             cases = self.store.cases.values()
             found |= {case.key(rule.name) for case in cases if rule.name in case.findings}
         for finding in findings:
-            found.add((finding.job, finding.attempt, finding.rule))
+            found.add(finding.key)
             actions += guarded(rule.name, partial(self._lifecycle.found, finding, now))
         return actions
 

@@ -30,10 +30,19 @@ HELD = ("stopped", "traced", "gil-held", "blocked", "starved")
 ORDER: tuple[State, ...] = ("healthy", "unknown", "slow", "stalled", "hung")
 
 
-RankSeen = tuple[Rank, RankSnapshot, str, float, bool, tuple[str, ...], StackFact | None]
-"""What a rank's line is made of, none of which changes any more: the rank, its last snapshot, its
-node, when it moved, whether it lives, what holds it, and the last look at its stacks. A plain
-tuple: thousands are made while everything else waits."""
+class RankMoment(msgspec.Struct, frozen=True, gc=False):
+    """What a rank's line is made of, none of which changes any more. Thousands are made while
+    everything else waits, so the collector does not follow them."""
+
+    rank: Rank
+    snapshot: RankSnapshot
+    node: str
+    moved_at: float
+    alive: bool
+    states: tuple[str, ...]
+    """What holds it: the keys of ``RankView.state_since``."""
+    look: StackFact | None
+    """The last look at its stacks."""
 
 
 class StatusPicture:
@@ -43,7 +52,7 @@ class StatusPicture:
     def __init__(self, state: EngineState, now: float) -> None:
         view, incidents = state.cluster, state.store.confirmed()
         open_ones, served = _open(incidents), loads(view, now)
-        self._jobs: list[tuple[JobStatus, list[RankSeen]]] = [
+        self._jobs: list[tuple[JobStatus, list[RankMoment]]] = [
             (
                 msgspec.structs.replace(
                     _job(view, job, open_ones, served.get(job.job), now),
@@ -81,8 +90,8 @@ class StatusPicture:
         worst_job = next(job for job in running if job.state == state)
         return state, _sentence(worst_job), jobs
 
-    def _with_ranks(self, line: JobStatus, seen: list[RankSeen]) -> JobStatus:
-        ranks = sorted(seen, key=lambda one: one[0].id.rank)
+    def _with_ranks(self, line: JobStatus, seen: list[RankMoment]) -> JobStatus:
+        ranks = sorted(seen, key=lambda one: one.rank.id.rank)
         lines = tuple(_rank(one, self._hosts, self._now) for one in ranks)
         return msgspec.structs.replace(line, ranks=lines)
 
@@ -164,9 +173,9 @@ def _expected(job: JobView, phase: str, now: float) -> str:
     return f"{phase} for {format_duration(max(0.0, now - begun))}, {known}{absent}"
 
 
-def _seen(job: JobView) -> list[RankSeen]:
+def _seen(job: JobView) -> list[RankMoment]:
     return [
-        (
+        RankMoment(
             view.rank,
             view.snapshot,
             view.node,
@@ -179,28 +188,27 @@ def _seen(job: JobView) -> list[RankSeen]:
     ]
 
 
-def _rank(seen: RankSeen, hosts: Mapping[str, str], now: float) -> RankStatus:
-    rank, snapshot, node, moved_at, alive, states, look = seen
-    progress, age = snapshot.progress, now - moved_at
+def _rank(seen: RankMoment, hosts: Mapping[str, str], now: float) -> RankStatus:
+    progress, age = seen.snapshot.progress, now - seen.moved_at
     return RankStatus(
-        rank=rank.id.rank,
-        host=hosts.get(node, node),
-        pid=rank.process.pid,
+        rank=seen.rank.id.rank,
+        host=hosts.get(seen.node, seen.node),
+        pid=seen.rank.process.pid,
         step=progress.step if progress else None,
-        state=_rank_state(alive, states, look, age),
+        state=_rank_state(seen, age),
         phase=progress.phase if progress else "",
         step_age_seconds=round(max(0.0, age), 3),
         attached=progress is not None,
-        role=rank.role,
+        role=seen.rank.role,
     )
 
 
-def _rank_state(alive: bool, states: tuple[str, ...], look: StackFact | None, age: float) -> str:
-    if not alive:
+def _rank_state(seen: RankMoment, age: float) -> str:
+    if not seen.alive:
         return "exited"
-    for state in HELD if states else ():
-        if state in states:
+    for state in HELD if seen.states else ():
+        if state in seen.states:
             return state
-    if look is not None and look.waits_for_others and age > SLOW_SILENCE:
+    if seen.look is not None and seen.look.waits_for_others and age > SLOW_SILENCE:
         return "waiting"
     return "silent" if age > 3 * SLOW_SILENCE else "running"

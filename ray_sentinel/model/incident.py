@@ -142,6 +142,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     """The verdict to be given, where the rule knows it completely."""
 
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """Equal for the same finding when it is made again: job, attempt and rule."""
+        return self.job, self.attempt, self.rule
+
 
 class Transition(msgspec.Struct, frozen=True):
     """One change of an incident's state."""

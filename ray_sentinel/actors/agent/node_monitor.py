@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.metrics import Family
-from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess, Snapshot
+from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.progress.discovery.ownership import Neighbours
 from ray_sentinel.progress.proc.proc_stat import resident_bytes
@@ -85,15 +85,6 @@ SETTLE_SECONDS = 10.0
 NOT_DEFAULT = (1,)
 """A stand-in for the pids of peers. No raylet has this pid, and it is lower than any, so an agent
 with this peer is not the one that takes processes which descend from no raylet."""
-
-
-class RanksSeen(NamedTuple):
-    """The ranks as they were at one moment (Unix seconds)."""
-
-    ranks: tuple[RankSnapshot, ...]
-    ray_processes: tuple[RayProcess, ...]
-    ray_exits: tuple[RayExit, ...]
-    at: float
 
 
 class NodeMonitor:
@@ -255,7 +246,15 @@ class NodeMonitor:
         ray_exits = self.watch.ray_exits()
         owes = bool(ray_exits) or self._outbox.owes
         if self._pace.due(ranks, of_ray, time.monotonic(), owes=owes):
-            self._reporting.offer(RanksSeen(ranks, of_ray, ray_exits, now))
+            seen = Snapshot(
+                node=self.node,
+                time=now,
+                sequence=0,
+                ranks=ranks,
+                ray_processes=of_ray,
+                ray_exits=ray_exits,
+            )
+            self._reporting.offer(seen)
 
     def _note_problems(self) -> None:
         refused = self.runner.refused_plugins()
@@ -313,11 +312,11 @@ class NodeMonitor:
             )
         )
 
-    def _report(self, seen: RanksSeen) -> None:
+    def _report(self, seen: Snapshot) -> None:
+        """Number what was seen, and report it with all that is to be told by now."""
         self._sequence += 1
-        snapshot = Snapshot(
-            node=self.node,
-            time=seen.at,
+        snapshot = msgspec.structs.replace(
+            seen,
             sequence=self._sequence,
             ranks=tuple(map(finite, seen.ranks)),
             exits=tuple(map(finite, self._outbox.exits())),
@@ -327,8 +326,6 @@ class NodeMonitor:
             ),
             events=self._outbox.take_events(),
             metrics_url=self.exporting.url,
-            ray_processes=seen.ray_processes,
-            ray_exits=seen.ray_exits,
             interval=self._pace.interval,
             clock_shift=self._clock.shift,
         )

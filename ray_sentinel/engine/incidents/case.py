@@ -104,7 +104,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return self.incident.rule.startswith(OURSELVES)
 
     def key(self, rule: str) -> tuple[str, int, str]:
-        """Identifies one of its findings: job, attempt, rule."""
+        """The ``Finding.key`` of what the rule finds about its job."""
         return (self.job.job, self.job.attempt, rule)
 
     def with_verdict(self, incident: Incident, verdict: Verdict) -> Incident:

@@ -133,7 +133,7 @@ class IncidentStore(msgspec.Struct, kw_only=True):
     def is_answered(self, finding: Finding, job: JobView) -> bool:
         """Whether the finding has had its incident, or follows from one because the job has not
         moved since."""
-        if self.answered.get((finding.job, finding.attempt, finding.rule)) == job.number:
+        if self.answered.get(finding.key) == job.number:
             return True
         if finding.rule.startswith(OURSELVES):
             return False
