@@ -122,14 +122,13 @@ class NodeMonitor:
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
         self._measured: tuple[Family, ...] = ()
         """The collected families, ``train_*`` and ``server_*``."""
-        self._from_coordinator: tuple[Family, ...] = ()
+        self._receipt = Receipt()
+        """The last one, without ``families`` while the coordinator does not answer."""
         self._report_seconds: float | None = None
         self._targets: tuple[str, ...] = ()
-        self._targets_version = 0
         self._sampling = NodeSampling(self._incarnation)
         self._pace = ReportPace(config.agent.snapshot_interval)
         self._raylet = raylet_above(os.getpid())
-        self._workers_version = 0
         self._memory_bytes: int | None = None
         self._heavy = ""
         """A note if the agent uses more memory than it should; otherwise empty."""
@@ -308,7 +307,7 @@ class NodeMonitor:
                     self.evidence.runs,
                     self.evidence.capture_seconds,
                 ),
-                *self._from_coordinator,
+                *self._receipt.families,
             )
         )
 
@@ -338,26 +337,24 @@ class NodeMonitor:
                 pid=os.getpid(),
                 raylet=self._raylet,
                 notes=self._notes(),
-                workers_version=self._workers_version,
-                targets_version=self._targets_version,
+                workers_version=self._receipt.workers_version,
+                targets_version=self._receipt.targets_version,
                 memory_bytes=self._memory_bytes,
             )
         )
         self._report_seconds = time.monotonic() - begun
         self._pace.set_interval(None if receipt is None else receipt.interval)
         if receipt is None:
-            self._from_coordinator = ()
+            self._receipt = msgspec.structs.replace(self._receipt, families=())
         else:
             self._accept_receipt(receipt)
 
     def _accept_receipt(self, receipt: Receipt) -> None:
+        self._receipt = receipt
         self._outbox.acknowledged(receipt.exits)
-        self._from_coordinator = receipt.families
-        self._targets_version = receipt.targets_version
         if receipt.targets is not None:
             self._targets = receipt.targets
         self._sampling.accept(receipt)
-        self._workers_version = receipt.workers_version
         if receipt.workers is not None:
             self.watch.set_ray_workers(receipt.workers)
         self.watch.set_ray_drivers(receipt.drivers)

@@ -99,19 +99,7 @@ class CoordinatorParts:
         self._config = msgspec.json.decode(config, type=Config)
         self._storage = DeploymentStorage(self._config, deployment=deployment)
         self._log_problem = write_logs(self._storage.folder("logs"), "coordinator")
-        context = ray.get_runtime_context()
-        # Asked once: it asks Ray's control store, which may be away when somebody asks us.
-        restarts = int(context.was_current_actor_reconstructed)
-        self.description = Description(
-            protocol=PROTOCOL,
-            version=__version__,
-            pid=os.getpid(),
-            node_id=context.get_node_id(),
-            log_dir=str(self._storage.root or ""),
-            config=config,
-            started_at=SystemClock().now(),
-            restarts=restarts,
-        )
+        self.description = self._described(config)
         self._loops: list[Loop] = []
         self.roster = Roster(self._config)
         self.fleet = Fleet(config, self.roster.heard, draining_now)
@@ -124,10 +112,13 @@ class CoordinatorParts:
             placement.drop_relay,
         )
         self._ray_actors = RayActors()
-        self._ray_store = RayStore(context.gcs_address)
+        address = ray.get_runtime_context().gcs_address
+        self._ray_store = RayStore(address)
         self._ray_table = RayTable(self._ray_store, self._feed_table)
         self._ray_deaths = RayDeathWatch(ControlStoreDeaths(self._ray_store), self._feed_deaths)
-        self.clock, self.engine = self._recovered(deployment, restarted=bool(restarts))
+        self.clock, self.engine = self._recovered(
+            deployment, restarted=bool(self.description.restarts)
+        )
         capture = self._config.capture
         self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
         self._phase_file = PhaseFile(self._storage.root)
@@ -155,32 +146,42 @@ class CoordinatorParts:
         self.lanes = SharedAnswer(self.engine.lanes, self.clock)
         """What ranks and roles did over the last hour."""
         self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.free_memory)
-        self.page = Page(
-            PageSource(
-                self.status,
-                self.engine.incidents,
-                self.history.image,
-                pulse=self.pulse,
-                lanes=self.lanes,
-                gpus=self.engine.gpus,
-                rank_gpus=self.engine.rank_gpus,
-                ports=self.engine.ports,
-                groups=self.groups,
-                rank=self.engine.rank_series,
-                output=self.rank_output,
-            ),
-            self._config.coordinator.port,
-            Owner(
-                deployment=deployment,
-                secret=secret,
-                job=self._config.job,
-                cluster=context.gcs_address,
-            ),
-        )
+        owner = Owner(deployment=deployment, secret=secret, job=self._config.job, cluster=address)
+        self.page = Page(self._page_source(), self._config.coordinator.port, owner)
         self._executor.diagnose.source = lambda: self.page.link or str(self._storage.root or "")
         self._start_loops()
         end_with_raylet(self.engine.close)
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
+
+    def _described(self, config: bytes) -> Description:
+        """Made once: it asks Ray's control store, which may be away when somebody asks us."""
+        context = ray.get_runtime_context()
+        return Description(
+            protocol=PROTOCOL,
+            version=__version__,
+            pid=os.getpid(),
+            node_id=context.get_node_id(),
+            log_dir=str(self._storage.root or ""),
+            config=config,
+            started_at=SystemClock().now(),
+            restarts=int(context.was_current_actor_reconstructed),
+        )
+
+    def _page_source(self) -> PageSource:
+        engine = self.engine
+        return PageSource(
+            self.status,
+            engine.incidents,
+            self.history.image,
+            pulse=self.pulse,
+            lanes=self.lanes,
+            gpus=engine.gpus,
+            rank_gpus=engine.rank_gpus,
+            ports=engine.ports,
+            groups=self.groups,
+            rank=engine.rank_series,
+            output=self.rank_output,
+        )
 
     def _recovered(self, deployment: str, *, restarted: bool) -> tuple[SteadyClock, EngineLoop]:
         """The engine as an earlier life of this coordinator left it, and the clock for its

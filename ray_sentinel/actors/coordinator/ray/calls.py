@@ -166,11 +166,9 @@ class ControlStoreCalls:
         unplaced = [call for call in calls if call.state == "unplaced"]
         placed = self._placed(unplaced)
         ended, changes = self.ended(job) if times else ({}, ())
-        names = {call.name for call in calls if call.kind == "actor-task"}
-        lent = {actor.job for actor in actors if actor.id in called and actor.job != job}
-        for lender in lent if times and job else ():
-            took, _ = self.ended(lender)
-            ended = {name: took[name] for name in names & took.keys()} | ended
+        if times and job:
+            lent = {actor.job for actor in actors if actor.id in called and actor.job != job}
+            ended = self._ended_at(lent, calls) | ended
         failed = self._asked("failed calls", lambda: self._failed(job, at), ()) if times else ()
         labels = {key for call in unplaced for one in call.selectors for key in one}
         labels |= {key for group in table.groups for one in group.selectors for key in one}
@@ -191,6 +189,15 @@ class ControlStoreCalls:
             left_off=left_off,
             problem="; ".join(self._problems),
         )
+
+    def _ended_at(self, lenders: Iterable[str], calls: Iterable[RayCall]) -> dict[str, EndedCalls]:
+        """The ended calls of other jobs whose actors were called, by the names that were called."""
+        names = {call.name for call in calls if call.kind == "actor-task"}
+        found: dict[str, EndedCalls] = {}
+        for lender in lenders:
+            took, _ = self.ended(lender)
+            found = {name: took[name] for name in names & took.keys()} | found
+        return found
 
     def ended(
         self, job: str, lenders: Collection[str] = ()
