@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -33,6 +32,7 @@ from ray_sentinel.evidence_file import open_descriptor, open_evidence, uid_of
 from ray_sentinel.masking import mask, mask_record, mask_tail
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import RankLog, RankOutput, Writer
+from ray_sentinel.progress.last_output import OutputStream, stream_of
 from ray_sentinel.progress.proc.pidfd import has_ended
 from ray_sentinel.progress.proc.proc_stat import TICK, Key
 from ray_sentinel.text import clean
@@ -61,22 +61,11 @@ _RAY_FILE = re.compile(r"worker-[0-9a-f]+-[0-9a-f]+-(?P<pid>\d+)\.(?P<kind>out|e
 _DELETED = " (deleted)"
 
 
-class _Stream(msgspec.Struct, frozen=True):
-    """What a process has open as standard output or error."""
-
-    target: str
-    """The target by which the kernel names it, and by which it is opened: a path, ``pipe:[123]``,
-    ``/dev/pts/0``. Bytes that are not UTF-8 are surrogates."""
-    identity: tuple[int, int] | None = None
-    """Device and inode, for a regular file only."""
-    size: int = 0
-    """Bytes that were there when the stream was first seen: an earlier process may have written
-    them."""
-
-
 class _Known(msgspec.Struct):
     owner: int
-    streams: dict[int, _Stream] = {}
+    streams: dict[int, OutputStream] = {}
+    """By descriptor, each with the size at which it was first seen: an earlier process may have
+    written that."""
     first: float = 0.0
     last: float = 0.0
     """``first`` and ``last`` are when the process was first and last seen, in seconds of the
@@ -119,7 +108,7 @@ class RankOutputs:
         self._host, self._ray_logs = host, ray_logs
         self._wall = wall or WallHistory()
         self._known: dict[Key, _Known] = {}
-        self._looks: Bounded[Key, dict[int, _Stream]] = Bounded(LOOK_SECONDS, most=16)
+        self._looks: Bounded[Key, dict[int, OutputStream]] = Bounded(LOOK_SECONDS, most=16)
         self._reads: Bounded[Key, RankOutput] = Bounded(READ_SECONDS, most=8)
         self._noting, self._reading = threading.Lock(), threading.Lock()
 
@@ -166,15 +155,11 @@ class RankOutputs:
                 continue  # closed, or another user's, or it ends just now
         return found
 
-    def _stat_targets(self, key: Key, targets: dict[int, str]) -> dict[int, _Stream]:
-        streams = {}
-        for number, target in targets.items():
-            streams[number] = _Stream(target)
-            if target.startswith("/"):
-                info = os.stat(f"/proc/{key[0]}/fd/{number}")
-                if stat.S_ISREG(info.st_mode):
-                    streams[number] = _Stream(target, (info.st_dev, info.st_ino), info.st_size)
-        return streams
+    def _stat_targets(self, key: Key, targets: dict[int, str]) -> dict[int, OutputStream]:
+        return {
+            number: stream_of(f"/proc/{key[0]}/fd/{number}", target)
+            for number, target in targets.items()
+        }
 
     def _owner(self, pid: int) -> int | None:
         try:

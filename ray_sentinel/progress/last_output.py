@@ -31,12 +31,25 @@ MOST_READS = 4
 """Most simultaneous reads; while so many hang, no more are begun."""
 
 
-class _File(msgspec.Struct, frozen=True):
-    """A file as it was seen: its path, device and inode, and size (bytes)."""
+class OutputStream(msgspec.Struct, frozen=True):
+    """What a process had open as standard output or error when that was looked at."""
 
-    path: str
-    identity: tuple[int, int]
-    size: int
+    target: str
+    """The target by which the kernel names it, and by which it is opened: a path, ``pipe:[123]``,
+    ``/dev/pts/0``. Bytes that are not UTF-8 are surrogates."""
+    identity: tuple[int, int] | None = None
+    """Device and inode, for a regular file only."""
+    size: int = 0
+    """Bytes of a regular file."""
+
+
+def stream_of(link: str, target: str) -> OutputStream:
+    """The stream behind a link of ``/proc/<pid>/fd`` that has this target. Raises OSError."""
+    if target.startswith("/"):
+        info = os.stat(link)
+        if stat.S_ISREG(info.st_mode):
+            return OutputStream(target, (info.st_dev, info.st_ino), info.st_size)
+    return OutputStream(target)
 
 
 class LastOutput:
@@ -44,9 +57,9 @@ class LastOutput:
 
     def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:
         self._proc = str(proc)
-        self._files: dict[Key, _File] = {}
+        self._files: dict[Key, OutputStream] = {}
         self._sizes: dict[Key, deque[int]] = {}
-        self._noting: Bounded[str, dict[Key, _File]] = Bounded(patience, most=1)
+        self._noting: Bounded[str, dict[Key, OutputStream]] = Bounded(patience, most=1)
         self._reading: Bounded[Key, str] = Bounded(patience, most=MOST_READS)
 
     def note(self, keys: Collection[Key]) -> None:
@@ -79,30 +92,29 @@ class LastOutput:
             return found[key]
         return None if key in self._reading.stuck else ""
 
-    def _is_shared(self, key: Key, file: _File) -> bool:
+    def _is_shared(self, key: Key, file: OutputStream) -> bool:
         return any(
             other != key and found.identity == file.identity for other, found in self._files.items()
         )
 
 
-def _seen(proc: str, keys: Collection[Key]) -> dict[Key, _File]:
+def _seen(proc: str, keys: Collection[Key]) -> dict[Key, OutputStream]:
     """The files of the processes whose standard error is a file."""
-    files: dict[Key, _File] = {}
+    files: dict[Key, OutputStream] = {}
     for key in keys:
         link = f"{proc}/{key[0]}/fd/2"
         try:
-            found = os.stat(link)
-            if stat.S_ISREG(found.st_mode):
-                identity = (found.st_dev, found.st_ino)
-                files[key] = _File(os.readlink(link), identity, found.st_size)
+            stream = stream_of(link, os.readlink(link))
         except OSError:
             continue  # it ends just now, or is another user's
+        if stream.identity is not None:
+            files[key] = stream
     return files
 
 
-def _end_of(file: _File, begin: int) -> str:
+def _end_of(file: OutputStream, begin: int) -> str:
     """The text from byte ``begin`` on, at most ``MAX_BYTES``; "" if it is another file."""
-    handle = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(file.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb") as data:
         now = os.fstat(handle)
         if (now.st_dev, now.st_ino) != file.identity:
