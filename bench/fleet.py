@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import msgspec
 from nodes import PER_NODE, SimulatedNode, hardware
 
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
@@ -47,7 +48,6 @@ from ray_sentinel.engine.actions import AnyAction, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived
 from ray_sentinel.masking import mask_record
-from ray_sentinel.model.status import Status
 
 WARM_SECONDS = 15
 LAST_SECONDS = 10
@@ -172,14 +172,14 @@ class FleetCoordinator:
 
     def status(self) -> bytes:
         """The status as the actor gives it, without that of parts that are not here."""
-        state, verdict, jobs = self.loop.status()
+        status = self.loop.status()
         known = self.roster.agents(time.time())
         living = {
             one.node_id: RayNode(id=one.node_id, hostname=one.host, address=one.address, alive=True)
             for one in known
         }
         nodes = self.roster.nodes(living, lambda node: node.hostname, time.time())
-        return pack(mask_record(Status(state=state, verdict=verdict, jobs=jobs, nodes=nodes)))
+        return pack(mask_record(msgspec.structs.replace(status, nodes=nodes)))
 
     def close(self) -> None:
         """Stop the ticks and the collections, and close the loop."""

@@ -39,7 +39,7 @@ from ray_sentinel.engine.verdicts.first_exits import note_departed
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Incident, notified
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.model.status import JobStatus, State
+from ray_sentinel.model.status import Status
 from ray_sentinel.waitgraph.picture import pictured
 
 PROBE_EVERY = 1.5
@@ -173,9 +173,9 @@ class Engine:
         """All confirmed incidents, the newest last; with ``everything`` also suspicions."""
         return tuple(self.store.incidents.values()) if everything else self.store.confirmed()
 
-    def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
-        """The overall state, its one-sentence summary, and the lines of each job."""
-        return StatusPicture(self.state, now).summary()
+    def status(self, now: float) -> Status:
+        """The overall state, its verdict, and the lines of each job."""
+        return StatusPicture(self.state, now).status()
 
     def alerts(self) -> tuple[Alert, ...]:
         """The current alerts of telemetry rules, the oldest first."""

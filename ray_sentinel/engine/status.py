@@ -20,7 +20,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.progress import RankSnapshot
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.model.status import JobStatus, RankStatus, State
+from ray_sentinel.model.status import JobStatus, RankStatus, State, Status
 
 SLOW_SILENCE = 3.0
 """Least seconds without progress after which a job is shown as slow."""
@@ -70,25 +70,26 @@ class StatusPicture:
         self._hosts = {key: node.node.host for key, node in view.nodes.items()}
         self._now = now
 
-    def summary(self) -> tuple[State, str, tuple[JobStatus, ...]]:
-        """The worst state of all jobs, its one-sentence summary, and the lines of each job."""
+    def status(self) -> Status:
+        """The worst state of all jobs, its verdict, and the lines of each job: what the engine
+        knows of the whole status."""
         jobs = (*starmap(self._with_ranks, self._jobs), *self._ray_jobs)
         incidents = self._incidents
         open_ones = _open(incidents)
         running = [job for job in jobs if not job.ended]
         if not jobs:
-            return "unknown", "no training job has been seen yet", ()
+            return Status(state="unknown", verdict="no training job has been seen yet")
         if open_ones:
             worst = max(open_ones, key=lambda i: (i.kind not in NO_HANG, i.suspected_at))
             state = max((job.state for job in jobs), key=ORDER.index)
-            return state, worst.summary, jobs
+            return Status(state=state, verdict=worst.summary, jobs=jobs)
         if not running:
             last = next((i for i in reversed(incidents) if i.kind != "asked"), None)
             said = f"; its last incident: {last.summary}" if last else ""
-            return "healthy", f"no job is running{said}", jobs
+            return Status(state="healthy", verdict=f"no job is running{said}", jobs=jobs)
         state = max((job.state for job in running), key=ORDER.index)
         worst_job = next(job for job in running if job.state == state)
-        return state, _sentence(worst_job), jobs
+        return Status(state=state, verdict=_sentence(worst_job), jobs=jobs)
 
     def _with_ranks(self, line: JobStatus, seen: list[RankMoment]) -> JobStatus:
         ranks = sorted(seen, key=lambda one: one.rank.id.rank)

@@ -56,7 +56,7 @@ from ray_sentinel.model.last_hour import (
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.model.status import JobStatus, State
+from ray_sentinel.model.status import Status
 from ray_sentinel.model.straggler import StragglerStatus
 
 log = logging.getLogger(__name__)
@@ -179,11 +179,11 @@ class EngineLoop:
             known = self._engine.incidents()
         return shown(known, self._clock.shift)
 
-    def status(self) -> tuple[State, str, tuple[JobStatus, ...]]:
-        """The state, its one-sentence summary, and the jobs."""
+    def status(self) -> Status:
+        """The state, its verdict, and the jobs."""
         with self._lock:
             picture = StatusPicture(self._engine.state, self._clock.now())
-        return shown(picture.summary(), self._clock.shift)
+        return shown(picture.status(), self._clock.shift)
 
     def pulse(self) -> PulseReport:
         """The durations of steps and calls over the last hour."""

@@ -291,7 +291,7 @@ class CoordinatorParts:
         self._phase_file.save(self.engine.learned_phases())
 
     def _capture_when_due(self) -> None:
-        _, _, jobs = self.engine.status()
+        jobs = self.engine.status().jobs
         for job in self._timed.due(jobs, self.engine.incidents(), self.clock.now()):
             self.engine.dump(job, WHY, thorough=True)
 
@@ -400,12 +400,10 @@ class CoordinatorParts:
     def status(self) -> Status:
         """The whole status, for people."""
         now = self.clock.now()
-        state, verdict, jobs = self.engine.status()
+        of_engine = self.engine.status()
         work = self._work(now)
-        status = Status(
-            state=state,
-            verdict=verdict,
-            jobs=jobs,
+        status = msgspec.structs.replace(
+            of_engine,
             nodes=self.roster.nodes(self.fleet.nodes(), self.fleet.label, now),
             unwatched=self.fleet.unwatched(now),
             time=self.clock.shown(now),

@@ -112,7 +112,7 @@ def test_killed_before_and_after_the_incident(tmp_path: Path, attached: bool) ->
     for _ in range(3):
         assert sim.kill().pending == []
         assert sim.incidents() == (told,)
-        assert sim.engine.status(sim.now)[0] != "healthy"
+        assert sim.engine.status(sim.now).state != "healthy"
         sim.run(20)
     assert sim.incidents() == (told,)
     assert sim.named() == [2]
@@ -208,7 +208,7 @@ def test_an_open_incident_outlives_the_segments_in_which_it_began(tmp_path: Path
     sim.kill()
     sim.run(10)
     assert sim.incidents() == (told,)
-    assert sim.engine.status(sim.now)[0] != "healthy"
+    assert sim.engine.status(sim.now).state != "healthy"
     sim.rank(2).stuck = False
     sim.begin_step()
     sim.run(10)
@@ -292,7 +292,7 @@ def test_a_log_of_before_states_is_read(tmp_path: Path, name: str) -> None:
     (incident,) = restored.engine.incidents()
     assert (incident.id, incident.kind) == ("0001", "host-stuck")
     assert incident.state == ("explained" if name == "open" else "resolved")
-    assert restored.engine.status(restored.engine.now)[2][0].job == "job"
+    assert restored.engine.status(restored.engine.now).jobs[0].job == "job"
     assert restored.engine.store.next_id() == "0002"
 
 

@@ -45,7 +45,7 @@ def test_a_job_is_shown_its_own_alerts_and_those_of_its_hosts_but_of_no_other_jo
     engine.state.alerts.open = {one.key: (one, NOW) for one in alerts}
     shown = {
         job.job: {(one.job, one.host, one.gpu): one.ranks for one in job.alerts}
-        for job in engine.status(NOW)[2]
+        for job in engine.status(NOW).jobs
     }
     assert shown == {
         "one": {

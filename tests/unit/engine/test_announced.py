@@ -43,7 +43,7 @@ def test_a_drained_node_that_is_taken_away_is_not_lost() -> None:
         sim.end(number, code=1, words="RuntimeError: Connection closed by peer")
     sim.run(60)
     assert sim.incidents() == ()
-    _, _, jobs = sim.engine.status(sim.now)
+    jobs = sim.engine.status(sim.now).jobs
     assert jobs[0].ended
 
 

@@ -28,7 +28,7 @@ def test_a_sleeping_rank_is_named_within_15_seconds(attached: bool, step_seconds
     assert incident.confirmed_at is not None
     assert incident.confirmed_at - began <= 15
     assert incident.state == "explained"
-    assert sim.engine.status(sim.now)[0] == "hung"
+    assert sim.engine.status(sim.now).state == "hung"
 
 
 @pytest.mark.parametrize(

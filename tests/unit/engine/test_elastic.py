@@ -28,7 +28,7 @@ def test_ranks_told_different_attempts_are_one_job(attached: bool) -> None:
     sim = Sim(world=4, nodes=2, attached=attached)
     restart(sim, 1, 1, 0, 0)
     sim.run(30)
-    running = [job for job in sim.engine.status(sim.now)[2] if not job.ended]
+    running = [job for job in sim.engine.status(sim.now).jobs if not job.ended]
     assert [(job.attempt, job.world_size, len(job.ranks)) for job in running] == [(1, 4, 4)]
     sim.stick(2)
     sim.run(40)
@@ -73,7 +73,7 @@ def test_a_smaller_world_under_the_same_attempt() -> None:
     sim.run(10)
     restart(sim, 0, 0)
     sim.run(20)
-    (job,) = sim.engine.status(sim.now)[2]
+    (job,) = sim.engine.status(sim.now).jobs
     assert (job.attempt, job.world_size) == (0, 2)
     assert [rank.rank for rank in job.ranks] == [0, 1]
     assert sim.incidents() == ()

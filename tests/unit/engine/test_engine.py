@@ -25,7 +25,7 @@ def test_a_dump_by_hand_is_captured_and_over() -> None:
     sim.run(5)
     (incident,) = sim.incidents()
     assert (incident.kind, incident.state, incident.severity) == ("asked", "resolved", "info")
-    assert sim.engine.status(sim.now)[0] == "healthy"
+    assert sim.engine.status(sim.now).state == "healthy"
 
 
 def test_a_capture_after_a_fixed_time_comes_also_while_the_job_hangs() -> None:

@@ -137,7 +137,7 @@ def test_a_job_that_went_with_its_node_has_ended(expected: bool) -> None:
     for number in (0, 1, 4, 5):
         sim.end(number, code=1, words="ConnectionError: Connection reset by peer")
     sim.run(90)
-    assert [job.ended for job in sim.engine.status(sim.now)[2]] == [True]
+    assert [job.ended for job in sim.engine.status(sim.now).jobs] == [True]
     assert {incident.state for incident in sim.incidents()} <= {"resolved"}
     assert "node-lost" in {i.kind for i in sim.incidents()} or expected
     sim.run(LONG)

@@ -41,7 +41,7 @@ def test_an_evaluation_that_nobody_declares_is_no_stall(attached: bool, share: f
     evaluating(sim)
     compute(sim, 200, share)
     assert sim.incidents() == ()
-    assert sim.engine.status(sim.now)[0] != "stalled"
+    assert sim.engine.status(sim.now).state != "stalled"
 
 
 def test_a_loop_on_the_cpu_that_is_mostly_at_one_line_is_no_stall() -> None:

@@ -171,7 +171,7 @@ def test_a_rank_that_asks_again_and_again_does_not_make_its_job_move(attached: b
     assert sim.incidents() == ()
     sim.run(15 if attached else 100)
     assert set(sim.named()) <= {5}
-    assert sim.engine.status(sim.now)[0] == "hung"
+    assert sim.engine.status(sim.now).state == "hung"
 
 
 def test_a_rank_at_work_that_comes_back_to_where_it_was_gets_on() -> None:
@@ -206,7 +206,7 @@ def test_a_job_that_computes_on_a_crowded_machine_is_well(share: float) -> None:
     )
     crowd(sim, 120, share)
     assert sim.incidents() == ()
-    assert sim.engine.status(sim.now)[0] == "healthy"
+    assert sim.engine.status(sim.now).state == "healthy"
 
 
 def crowd(sim: Sim, seconds: float, share: float) -> None:

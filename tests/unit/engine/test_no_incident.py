@@ -13,7 +13,8 @@ def test_a_healthy_job_raises_nothing(attached: bool) -> None:
     sim = Sim(attached=attached)
     sim.run(120)
     assert sim.engine.incidents(everything=True) == ()
-    state, sentence, jobs = sim.engine.status(sim.now)
+    told = sim.engine.status(sim.now)
+    state, sentence, jobs = told.state, told.verdict, told.jobs
     assert (state, jobs[0].state) == ("healthy", "healthy")
     assert "is well" in sentence
 
@@ -53,7 +54,7 @@ def test_a_long_checkpoint_raises_nothing() -> None:
     sim.run(30)
     sim.stick(0, phase="checkpoint", phase_since=sim.now, activity="storage-wait")
     sim.run(40)
-    assert "checkpoint for" in sim.engine.status(sim.now)[2][0].expected
+    assert "checkpoint for" in sim.engine.status(sim.now).jobs[0].expected
     sim.rank(0).stuck, sim.rank(0).phase, sim.rank(0).phase_since = False, "train", sim.now
     sim.run(60)
     assert sim.engine.incidents(everything=True) == ()
@@ -85,7 +86,7 @@ def test_a_pause_of_all_that_ends_raises_nothing(attached: bool) -> None:
     for rank in sim.ranks:
         rank.where, rank.activity, rank.waits = ("main", "recv (http.py:1)"), "network-wait", False
     sim.run(25)
-    assert sim.engine.status(sim.now)[0] == "slow"
+    assert sim.engine.status(sim.now).state == "slow"
     sim.held = False
     sim.run(20)
     assert sim.incidents() == ()
@@ -101,7 +102,7 @@ def test_a_stall_of_all_names_nobody_and_resolves(attached: bool) -> None:
     sim.run(90)
     (incident,) = sim.incidents()
     assert (sim.named(), incident.kind, incident.severity) == ([], "stall", "warning")
-    assert sim.engine.status(sim.now)[0] == "stalled"
+    assert sim.engine.status(sim.now).state == "stalled"
     sim.held = False
     sim.run(10)
     assert sim.incidents()[0].state == "resolved"
@@ -138,7 +139,7 @@ def test_exits_of_a_job_that_nobody_saw_are_history() -> None:
         sim.end(number, signal=9)
     sim.run(30)
     assert sim.engine.incidents(everything=True) == ()
-    assert sim.engine.status(sim.now)[2] == ()
+    assert sim.engine.status(sim.now).jobs == ()
 
 
 @pytest.mark.parametrize("first", [2.0, 7.0, 9.5])

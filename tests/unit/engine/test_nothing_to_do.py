@@ -66,7 +66,8 @@ def test_without_requests_it_is_well(engine: str) -> None:
             put(rank, RECEIVES, "collective-wait", True)
     sim.run(400)
     assert sim.incidents() == ()
-    state, sentence, _ = sim.engine.status(sim.now)
+    told = sim.engine.status(sim.now)
+    state, sentence = told.state, told.verdict
     assert state == "healthy", sentence
     assert len(sim.engine.incidents(everything=True)) < 3, "nor is it suspected over and over"
 
@@ -125,7 +126,7 @@ def test_requests_that_nobody_hands_to_resting_ranks_are_a_stall() -> None:
     assert (incident.kind, incident.rule, incident.suspects) == ("stall", "stall.requests", ())
     assert "0 running, 3 waiting requests" in incident.summary
     assert "nobody hands to them" in incident.summary
-    (status,) = sim.engine.status(sim.now)[2]
+    (status,) = sim.engine.status(sim.now).jobs
     assert (status.state, status.requests) == ("stalled", "0 running, 3 waiting requests")
     serves(sim, 0, 0, 100)
     sim.run(60)
@@ -142,7 +143,7 @@ def test_an_engine_without_requests_is_well_before_any_stack_says_so(
         put(rank, FORWARD, "compute", False)
     (job,) = sim.engine.view.jobs.values()
     sim.run(0.7 * job.timeout())
-    (status,) = sim.engine.status(sim.now)[2]
+    (status,) = sim.engine.status(sim.now).jobs
     assert (status.state, sim.incidents()) == (state, ())
 
 
@@ -155,7 +156,7 @@ def test_no_stall_while_tokens_are_counted_or_nobody_asks() -> None:
     serves(sim, 0, 0, 1000)
     sim.run(300)
     assert sim.incidents() == ()
-    (status,) = sim.engine.status(sim.now)[2]
+    (status,) = sim.engine.status(sim.now).jobs
     assert status.state == "healthy"
 
 

@@ -154,7 +154,7 @@ def test_a_silent_start_that_stacks_show_to_compile_is_no_incident() -> None:
     sim.engine.view.relearn({"job": {"compile": [100.0, 540.0]}})
     sim.run(400)
     assert sim.incidents() == ()
-    _, _, (job,) = sim.engine.status(sim.now)
+    (job,) = sim.engine.status(sim.now).jobs
     assert job.phase == "compile"
     assert job.expected.startswith("compile for ")
     assert job.expected.endswith("usually up to 9 min")
@@ -184,7 +184,7 @@ def test_a_search_for_ranks_is_no_training() -> None:
     sim = searching()
     sim.run(300)
     assert sim.incidents() == ()
-    _, _, (job,) = sim.engine.status(sim.now)
+    (job,) = sim.engine.status(sim.now).jobs
     assert job.phase == "process_group"
     assert job.expected.startswith("process_group for ")
     looks = [action for action in sim.actions if isinstance(action, TakeStacks)]
@@ -212,7 +212,7 @@ def test_who_is_not_there_is_told_while_the_others_may_still_wait() -> None:
         rank.stuck = True
     sim.run(200)
     assert sim.incidents() == ()
-    _, _, (job,) = sim.engine.status(sim.now)
+    (job,) = sim.engine.status(sim.now).jobs
     assert job.expected.endswith("; rank 2 not there")
 
 
@@ -273,7 +273,7 @@ def test_a_search_that_ends_is_training_at_once() -> None:
     sim.run(60)
     sim.stack_answer = sim.fact
     sim.run(30)
-    _, _, (job,) = sim.engine.status(sim.now)
+    (job,) = sim.engine.status(sim.now).jobs
     assert job.phase == "train"
     sim.stick(3)
     began = sim.now

@@ -37,11 +37,11 @@ class TestCallsThatFollowEachOther:
     def test_are_no_incident(self, play: Callable[[StackFact], RayStory], stack: StackFact) -> None:
         story = play(stack)
         assert story.engine.incidents(everything=True) == ()
-        assert story.engine.status(story.now)[0] == "healthy"
+        assert story.engine.status(story.now).state == "healthy"
 
     def test_are_told_apart_in_status(self) -> None:
         story = back_to_back()
-        (job,) = story.engine.status(story.now)[2]
+        (job,) = story.engine.status(story.now).jobs
         seconds = {one.label: one.seconds for one in job.members}["Rollout 0"]
         assert seconds is not None
         assert seconds < 30.0
@@ -77,7 +77,7 @@ class TestCallsThatFollowEachOther:
         story.calls[-1] = msgspec.structs.replace(story.calls[-1], since=story.now + 60.0)
         story.run(25, lambda: first.works(story.now))
         assert story.looks
-        (job,) = story.engine.status(story.now)[2]
+        (job,) = story.engine.status(story.now).jobs
         seconds = {one.label: one.seconds for one in job.members}["Rollout 0"]
         assert seconds is not None
         assert seconds >= 0.0
@@ -114,7 +114,7 @@ class TestDeviceThatDoesNotFinish:
             f"Rollout 0 on host1 stands still in Rollout.generate: {PLACE}; 1 process waits"
         )
         assert told_after(story) <= 20.0
-        job = story.engine.status(story.now)[2][0]
+        job = story.engine.status(story.now).jobs[0]
         told = {one.label: one for one in job.members}["Rollout 0"]
         assert (told.seconds, told.state) == (60.0, "silent")
         assert job.waits.endswith(f" in ray.get for Rollout.generate at Rollout 0 → {PLACE}")

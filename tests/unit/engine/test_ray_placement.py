@@ -23,7 +23,7 @@ def test_a_group_that_cannot_be_placed() -> None:
         "nothing in the cluster has placement group big (64 CPU); free are 1 CPU on node1; "
         "1 process waits"
     )
-    assert story.engine.status(story.now)[0] == "stalled"
+    assert story.engine.status(story.now).state == "stalled"
 
 
 def test_what_is_free_is_told_by_node_and_only_of_what_is_asked_for() -> None:

@@ -7,7 +7,7 @@ from tests.support.ray_story import JOB, SLEEPS, RayStory, actors, driver
 
 
 def job_of(story: RayStory) -> JobStatus:
-    (job,) = story.engine.status(story.now)[2]
+    (job,) = story.engine.status(story.now).jobs
     return job
 
 
@@ -42,7 +42,7 @@ def test_ranks_are_no_members_twice() -> None:
     main, rollout = driver(), actors("Rollout", 1, 10)
     story = RayStory([main, *rollout, *actors("Trainer", 2, 50, ranks=True)])
     story.train(30)
-    jobs = {one.job: one for one in story.engine.status(story.now)[2]}
+    jobs = {one.job: one for one in story.engine.status(story.now).jobs}
     assert [one.label for one in jobs["train_rl-2"].members] == ["driver", "Rollout 0"]
     assert len(jobs["train_rl-2.Trainer"].ranks) == 2
 

@@ -73,7 +73,8 @@ class TestNamed:
         assert story.chain() == [("driver", "Rollout.generate at Rollout 0", "ray.get")]
         assert incident.confirmed_at is not None
         assert 15.0 < incident.confirmed_at - (ray_story.START + WARM) <= 20.0
-        state, sentence, _ = story.engine.status(story.now)
+        told = story.engine.status(story.now)
+        state, sentence = told.state, told.verdict
         assert (state, sentence) == ("hung", incident.summary)
 
     def test_a_rollout_that_spins(self) -> None:
@@ -144,7 +145,7 @@ class TestNamed:
         incident, (culprit,) = story.incident(), story.culprits()
         assert (incident.kind, culprit.role, culprit.reason) == (kind, "driver", why)
         assert story.chain() == []
-        assert "driver: " + why in story.engine.status(story.now)[2][0].waits
+        assert "driver: " + why in story.engine.status(story.now).jobs[0].waits
 
     def test_a_stage_of_a_compiled_graph_that_stands_still(self) -> None:
         story = compiled_graph(stands_for=10)
@@ -200,7 +201,7 @@ class TestNamed:
         assert story.incident().kind == "call-deadlock"
         assert sorted(one.actor for one in story.culprits()) == ["Rollout 0", "Rollout 1"]
         assert {one.method for one in story.culprits()} == {"Rollout.ask"}
-        assert story.engine.status(story.now)[0] == "hung"
+        assert story.engine.status(story.now).state == "hung"
 
     def test_a_stopped_rollout_at_once(self) -> None:
         story = stopped()
@@ -241,7 +242,7 @@ class TestNamed:
         story = two_jobs()
         assert story.incident().job == "train_rl-2"
         assert [one.pid for one in story.culprits()] == [10]
-        states = {job.job: job.state for job in story.engine.status(story.now)[2]}
+        states = {job.job: job.state for job in story.engine.status(story.now).jobs}
         assert states == {"train_rl-2": "hung", "train_rl-3": "healthy"}
 
 
@@ -256,7 +257,7 @@ class TestOver:
             one.state, one.stack = "S", ray_story.RESTS if one.kind else GETS
         story.train(60)
         assert story.incident().state == "resolved"
-        assert story.engine.status(story.now)[0] == "healthy"
+        assert story.engine.status(story.now).state == "healthy"
         looks = story.looks
         story.train(60)
         assert story.looks - looks <= 1, "what is over is not looked at for ever"
@@ -267,14 +268,14 @@ class TestOver:
         story.tell_table()
         story.run(90)
         assert story.incident().state == "resolved"
-        assert story.engine.status(story.now)[2] == ()
+        assert story.engine.status(story.now).jobs == ()
 
 
 class TestNoIncident:
     def test_calls_that_follow_one_another(self) -> None:
         story = asynchronous()
         assert story.engine.incidents(everything=True) == ()
-        assert story.engine.status(story.now)[0] == "healthy"
+        assert story.engine.status(story.now).state == "healthy"
 
     def test_a_long_generation(self) -> None:
         story, main, (first, _) = rollouts()
@@ -339,14 +340,15 @@ class TestNoIncident:
         main.stack = ray_story.RESTS
         story.run(3600)
         assert story.engine.incidents(everything=True) == ()
-        assert story.engine.status(story.now)[0] == "healthy"
+        assert story.engine.status(story.now).state == "healthy"
 
     def test_actors_that_idle_while_the_driver_computes(self) -> None:
         story, main, _ = rollouts()
         main.stack, main.goes_on = COMPUTES, True
         story.run(600, lambda: main.works(story.now))
         assert story.engine.incidents(everything=True) == ()
-        state, sentence, _ = story.engine.status(story.now)
+        told = story.engine.status(story.now)
+        state, sentence = told.state, told.verdict
         assert state == "slow"
         assert "has nothing to do until it is called by driver → which goes on" in sentence
 
@@ -357,7 +359,7 @@ class TestNoIncident:
         main.goes_on = True
         story.run(600)
         assert story.engine.incidents(everything=True) == ()
-        assert story.engine.status(story.now)[0] == "healthy"
+        assert story.engine.status(story.now).state == "healthy"
 
     def test_an_actor_that_polls(self) -> None:
         main, (poller,) = driver(), actors("Poller", 1, 10)
@@ -372,7 +374,8 @@ class TestNoIncident:
 
         story.run(600, poll)
         assert story.engine.incidents(everything=True) == ()
-        state, sentence, _ = story.engine.status(story.now)
+        told = story.engine.status(story.now)
+        state, sentence = told.state, told.verdict
         assert state == "unknown"
         assert sentence.startswith("train_rl-2 waits: driver waits ")
 

@@ -39,7 +39,7 @@ def newcomer(needs: float = 1.0) -> RayStory:
 
 
 def waits(story: RayStory) -> str:
-    (job,) = story.engine.status(story.now)[2]
+    (job,) = story.engine.status(story.now).jobs
     return job.waits
 
 

@@ -79,7 +79,7 @@ def test_a_healthy_job_is_left_alone_and_a_hang_is_found_as_fast(
     samples, seconds = usual(attached)
     assert sampled(sim, 30) == samples
     assert sim.incidents() == ()
-    assert sim.engine.status(sim.now)[0] == "healthy"
+    assert sim.engine.status(sim.now).state == "healthy"
     assert found_after(sim) == pytest.approx(seconds, abs=1.0)
 
 

@@ -34,7 +34,7 @@ HELD = pytest.mark.parametrize(
 
 def states(story: RayStory) -> dict[str, str]:
     """Of each job in ``status``."""
-    return {job.job: job.state for job in story.engine.status(story.now)[2]}
+    return {job.job: job.state for job in story.engine.status(story.now).jobs}
 
 
 class TestInFlight:
@@ -50,7 +50,7 @@ class TestInFlight:
 
         def still() -> None:
             assert story.incident().resolved_at is None
-            assert story.engine.status(story.now)[0] == "hung"
+            assert story.engine.status(story.now).state == "hung"
 
         flight.run(200, still)
 
@@ -80,7 +80,7 @@ class TestInFlight:
         flight.run(10)
         assert flight.story.incident().state == "resolved"
         flight.run(100)
-        assert flight.story.engine.status(flight.story.now)[0] == "healthy"
+        assert flight.story.engine.status(flight.story.now).state == "healthy"
 
     def test_it_is_over_when_nothing_is_asked_of_it_any_more(self) -> None:
         flight = InFlight()
@@ -181,7 +181,7 @@ class TestInFlight:
         flight = InFlight()
         flight.run(300)
         assert flight.story.engine.incidents(everything=True) == ()
-        assert flight.story.engine.status(flight.story.now)[0] == "healthy"
+        assert flight.story.engine.status(flight.story.now).state == "healthy"
 
     @HELD
     def test_a_restart_on_the_way_changes_nothing(
@@ -231,7 +231,8 @@ class TestStatus:
         flight.run(40)
 
         def told() -> None:
-            state, verdict, _ = flight.story.engine.status(flight.story.now)
+            told = flight.story.engine.status(flight.story.now)
+            state, verdict = told.state, told.verdict
             assert (state, "is well" in verdict) == ("hung", False)
             assert states(flight.story) == {
                 "train_rl-2": "hung",

@@ -41,7 +41,9 @@ def test_a_straggler_is_told_in_status_with_its_cost_and_its_heat() -> None:
     sim = SlowSim()
     sim.facts = SLOW
     sim.run(200)
-    _, sentence, (job,) = sim.engine.status(sim.now)
+    told = sim.engine.status(sim.now)
+    sentence = told.verdict
+    (job,) = told.jobs
     assert len(sim.looks) == 3
     assert job.straggler is not None
     assert job.straggler.ranks == (3,)
@@ -85,7 +87,7 @@ def test_what_is_old_is_no_longer_said() -> None:
     sim.run(70)
     sim.held = True  # from here on the job is not looked at: it has a case
     sim.run(300)
-    assert sim.engine.status(sim.now)[2][0].straggler is None
+    assert sim.engine.status(sim.now).jobs[0].straggler is None
 
 
 def test_jobs_without_recorders_are_asked_rarely() -> None:

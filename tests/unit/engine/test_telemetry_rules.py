@@ -57,11 +57,11 @@ def test_alerts_end_when_what_they_tell_ends() -> None:
     card = job.hosts[0].cards[1]
     card.throttle = "hw_thermal_slowdown"
     job.run(120)
-    (status,) = job.engine.status(job.now)[2]
+    (status,) = job.engine.status(job.now).jobs
     assert [(a.rule, a.ranks) for a in status.alerts] == [("gpu.throttle", (1,))]
     card.throttle = ""
     job.run(180)
-    (status,) = job.engine.status(job.now)[2]
+    (status,) = job.engine.status(job.now).jobs
     assert not status.alerts
 
 
