@@ -363,7 +363,7 @@ class IncidentLifecycle:
         """Why a confirmed incident is over; "" while it is not."""
         still = any(case.key(rule) in found for rule in case.findings)
         still = still or proof.lasts(self._view, case)
-        why = _why_over(case, self._view.jobs.get(case.job.key), still=still)
+        why = _why_job_ended_it(case, self._view.jobs.get(case.job.key), still=still)
         if not why and not still and proof.runs_again(self._view, case, now):
             return "what was held runs again"
         return why
@@ -454,7 +454,7 @@ def recorders_overdue(ranks: int) -> float:
     return RECORDER_OVERDUE + RECORDER_TURN * ranks
 
 
-def _why_over(case: Case, latest: JobView | None, *, still: bool) -> str:
+def _why_job_ended_it(case: Case, latest: JobView | None, *, still: bool) -> str:
     """Why an incident is over according to what the job does. ``latest`` is the job's current
     state; ``still`` is whether the evidence lasts."""
     job, incident = case.job, case.incident
