@@ -142,10 +142,14 @@ class CoordinatorLink:
         urgent = bool(report.snapshot.exits)
         message = self._deltas.message(report)
         try:
-            receipt = self._receipt(message, urgent=urgent)
-            if whole := self._deltas.answered(receipt):
-                receipt = self._receipt(whole, urgent=urgent)
-                self._deltas.answered(receipt)
+            while message:
+                answer = self._by_relay(message, urgent=urgent)
+                if not answer:
+                    if self._handle is None:
+                        self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
+                    answer = ray.get(self._handle.report.remote(message), timeout=ANSWER_SECONDS)
+                receipt = unpack(answer, Receipt)
+                message = self._deltas.answered(receipt)
         except (RayError, ValueError, GetTimeoutError) as error:
             # Restarting, or for good: it is looked up by name again.
             self._handle = None
@@ -159,14 +163,6 @@ class CoordinatorLink:
         if receipt.relay != self._relay_node:
             self._relay_node, self._relay, self._relay_at = receipt.relay, None, 0.0
         return receipt
-
-    def _receipt(self, data: bytes, *, urgent: bool) -> Receipt:
-        answer = self._by_relay(data, urgent=urgent)
-        if not answer:
-            if self._handle is None:
-                self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-            answer = ray.get(self._handle.report.remote(data), timeout=ANSWER_SECONDS)
-        return unpack(answer, Receipt)
 
     def _by_relay(self, data: bytes, *, urgent: bool) -> bytes:
         """The receipt; empty if there is no relay, or none that answers. Raises RayTaskError if the
