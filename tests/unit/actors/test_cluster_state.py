@@ -26,8 +26,11 @@ from ray_sentinel.clock import FakeClock
 class AutoscalerState(autoscaler_pb2_grpc.AutoscalerStateServiceServicer):  # type: ignore[misc]
     """What is there, what is used, what is waited for."""
 
+    def __init__(self) -> None:
+        self.reply = reply()
+
     def GetClusterResourceState(self, request: Any, context: Any) -> Any:
-        return reply()
+        return self.reply
 
 
 class ActorInfo(gcs_service_pb2_grpc.ActorInfoGcsServiceServicer):  # type: ignore[misc]
@@ -101,6 +104,19 @@ def test_a_store_that_is_away_is_told_and_asked_again_when_it_is_back() -> None:
     assert reader.read().nodes
     reader.close()
     again.stop(None).wait()
+
+
+def test_an_answer_of_a_newer_ray_is_told() -> None:
+    newer = AutoscalerState()
+    newer.reply.cluster_resource_state.node_states[0].status = 99
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    autoscaler_pb2_grpc.add_AutoscalerStateServiceServicer_to_server(newer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    found = ClusterReader(f"127.0.0.1:{port}").read()
+    assert found.problem.startswith("Ray's control store answers otherwise: ValueError: ")
+    assert not found.nodes
+    server.stop(None).wait()
 
 
 def test_what_is_there_what_is_used_and_what_is_waited_for() -> None:

@@ -1,5 +1,8 @@
 """The whole cluster, as Ray's control store (GCS) knows it: resources, demands, actors.
 
+The head's agent reads it for the collectors that want to know: their own processes are light
+because none of them imports ray.
+
 Messages: ``autoscaler.proto`` and ``gcs.proto`` of Ray.
 """
 
@@ -36,15 +39,19 @@ class ClusterReader:
         self._actors_due = 0.0
 
     def read(self) -> RayCluster:
-        """The cluster now; if the store does not answer, its ``problem`` says why."""
+        """The cluster now; if the store does not answer, or says what this version cannot read, its
+        ``problem`` says so."""
         if self._store is None:
             self._store = RayStore(self._address, most_bytes=MOST_TABLE_BYTES)
         try:
             return self._cluster(self._store)
         except UnreachableError as error:
-            self.close()
             problem = f"Ray's control store does not answer: {error}"
-            return RayCluster(time=time.monotonic(), problem=problem)
+        except (AttributeError, TypeError, ValueError) as error:
+            # Another version of Ray may lack what we look for in a reply.
+            problem = f"Ray's control store answers otherwise: {type(error).__name__}: {error}"
+        self.close()
+        return RayCluster(time=time.monotonic(), problem=problem)
 
     def close(self) -> None:
         """Close the connection; the next ``read`` opens another."""
