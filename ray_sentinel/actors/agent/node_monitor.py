@@ -136,7 +136,6 @@ class NodeMonitor:
         self._refused: tuple[str, ...] = ()
         """Notes on plugins that others can write to, in their current state."""
         self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
-        self._neighbours_lock = threading.Lock()
         self._raylets_due = 0.0
         self._loop: Loop | None = None
         self._clustering: Loop | None = None
@@ -270,16 +269,15 @@ class NodeMonitor:
         """Update whose processes are whose. That changes with the Ray nodes on this machine, and so
         rarely."""
         now = time.monotonic()
-        if now < self._raylets_due:
+        if not self._neighbours.update(self._receipt.raylets, now) and now < self._raylets_due:
             return
         self._raylets_due = now + RAYLETS_SECONDS
         seen = raylets()
         ours = seen.get(self._raylet)
         beside = {pid for pid, address in seen.items() if address == ours}
-        with self._neighbours_lock:
-            if not self._neighbours.settle(beside, now):
-                self._raylets_due = now
-            known = self._neighbours.raylets
+        if not self._neighbours.settle(beside, now):
+            self._raylets_due = now
+        known = self._neighbours.raylets
         self.watch.set_peers(known or NOT_DEFAULT, seen.keys() - set(known))
 
     def _memory(self) -> tuple[int, int]:
@@ -358,9 +356,6 @@ class NodeMonitor:
         if receipt.workers is not None:
             self.watch.set_ray_workers(receipt.workers)
         self.watch.set_ray_drivers(receipt.drivers)
-        with self._neighbours_lock:
-            if self._neighbours.update(receipt.raylets, time.monotonic()):
-                self._raylets_due = 0.0
 
     def _notes(self) -> tuple[str, ...]:
         logs = (self._log_problem(), self.runner.log_problem, self._outbox.problem, self._heavy)
