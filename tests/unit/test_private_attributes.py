@@ -35,8 +35,7 @@ public in spite of their names."""
 FOREIGN = {
     # Ray: its state API asks the dashboard, which a cluster may lack, and which its troubles slow.
     "ray._private": "what this process is connected to, and the tables of the control store",
-    "ray._raylet": "the same from a process that is none of Ray's, and a placement group by its id "
-    "(by name, Ray finds those of one namespace)",
+    "ray._raylet": "a placement group by its id (by name, Ray finds those of one namespace)",
     "_connect_and_get_accessor": "the tables of the control store, over the connection at hand",
     "_internal_kv_get": "what the autoscaler and `ray job submit` keep in the control store",
     "_internal_kv_list": "as _internal_kv_get",
