@@ -17,6 +17,9 @@ from ray_sentinel.evidence.logs.training.timeline import (
 )
 
 _SAME_MOMENT = 60.0
+_UNHARMED_STEPS = 10
+"""Least number of steps, over more than a minute, that show that a machine's own record harmed no
+rank where nothing failed: whoever lost a rank stands still after those that were under way."""
 _EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
 """Classes that are never taken as survived because an earlier attempt survived them: what ended one
 attempt may end the next one too."""
@@ -182,7 +185,8 @@ def _long_past(
 ) -> Iterator[Hit]:
     """Records of a machine itself (``lasting``) that are about another time than the job's failure.
 
-    Other ranks may go on for a while without a lost machine: steps alone prove nothing.
+    Other ranks may go on for a while without a lost machine: where the job failed, steps alone
+    prove nothing.
     """
     own = [f for f in files if f.file.kind != "kernel"]
     begin = min((f.first_time for f in own if f.first_time is not None), default=None)
@@ -190,11 +194,22 @@ def _long_past(
     failures = sorted(hit.time for hit in fatal if hit.time is not None)
     dated = [(when, hit) for hit in lasting if (when := _latest(hit)) is not None]
     for when, hit in sorted(dated, key=lambda item: item[0], reverse=True):
-        until = min((at for at in failures if at >= when), default=end)
-        if until is not None and _is_past(when, until, begin, training):
+        failed = min((at for at in failures if at >= when), default=None)
+        until = end if failed is None else failed
+        unharmed = failed is None and _went_on(when, begin, end, training)
+        if until is not None and (unharmed or _is_past(when, until, begin, training)):
             yield hit
         else:
             failures.append(when)
+
+
+def _went_on(
+    record: float, begin: float | None, end: float | None, training: TrainingTimeline
+) -> bool:
+    """Made while the job ran, on the job's clock, and training made many steps up to ``end``."""
+    if begin is None or end is None or record < begin or _other_zone(record, end):
+        return False
+    return steps_between(record + _SAME_MOMENT, end, training) >= _UNHARMED_STEPS
 
 
 def _is_past(

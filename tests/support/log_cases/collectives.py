@@ -11,11 +11,20 @@ from tests.support.log_cases.parts import (
     STEPS,
     Case,
     logged_traceback,
+    minutes,
     rank_log,
     torchrun_table,
     watchdog,
     watchdog_detail,
 )
+
+
+def _horovod(missing: str) -> str:
+    return (
+        "[2025-03-01 10:15:00.5: W /tmp/horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n"
+        f"Missing ranks:\n{missing}\n"
+    )
+
 
 CASES: dict[str, Case] = {
     "one rank behind enqueued": Case(
@@ -227,5 +236,25 @@ The tasks have crashed. Check the task logs for an earlier error, or scheduler e
         ANYBODY,
         STEPS
         + "MemoryLimitExceeded: Cannot save snapshot: 2048.0MB required, but only 512.0MB available\n",
+    ),
+    **{
+        f"horovod waits for {about}": Case("hang", culprit, minutes() + _horovod(missing))
+        for about, culprit, missing in (
+            ("one rank", {"rank": 3}, "3: [allreduce.grad_1]"),
+            ("two ranks", NOBODY, "3: [allreduce.grad_1]\n5: [allreduce.grad_1]"),
+        )
+    },
+    "a server that answers no more, without frames": Case(
+        "python-exception",
+        ANYBODY,
+        minutes()
+        + "2025-03-01 10:12:00 ERROR engine check\n"
+        + "requests.exceptions.ConnectionError: HTTPConnectionPool(host='10.2.0.8', port=15000): Max retries exceeded with url: /health_generate (Caused by NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))\n",
+    ),
+    "a judge's answer that is no JSON": Case(
+        "python-exception",
+        ANYBODY,
+        minutes()
+        + 'Traceback (most recent call last):\n  File "/opt/reward/judge.py", line 66, in score\n    return json.loads(r.text)\njson.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n',
     ),
 }

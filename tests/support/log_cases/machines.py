@@ -121,4 +121,37 @@ CASES: dict[str, Case] = {
             "train.log": minutes() + f"{REMOTE_EXITED}\n",
         },
     ),
+    **{
+        f"{about}, and training went on": Case(
+            "unknown-death", NOBODY, _with_kernel(minutes(30), f"[Sat Mar  1 10:02:00 2025] {record}")
+        )
+        for about, record in (
+            ("an exporter was killed", _OOM.format(name="node_exporter")),
+            ("a row was remapped", "NVRM: Xid (PCI:0000:1a:00): 63, pid='<unknown>', name=<unknown>, Row remapping event\n"),
+        )
+    },
+    "a worker of the engine ended, and its engine stopped waiting": Case(
+        "signal-kill",
+        ANYBODY,
+        _SERVED
+        + "ERROR 03-01 10:12:04 [multiproc_executor.py:231] Worker proc VllmWorker-2 died unexpectedly, shutting down executor.\n"
+        + "".join(
+            f"(EngineCore_DP0 pid=1555) ERROR 03-01 10:12:05 [core.py:866] {line}\n"
+            for line in (
+                "EngineCore encountered a fatal error.",
+                "Traceback (most recent call last):",
+                '  File "/venv/vllm/distributed/device_communicators/shm_broadcast.py", line 464, in acquire_read',
+                '    raise RuntimeError("cancelled")',
+                "RuntimeError: cancelled",
+            )
+        )
+        + "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.\n",
+    ),
+    "a spot machine's notice, then SIGTERM": Case(
+        "preempted",
+        ANYBODY,
+        minutes()
+        + "2025-03-01 10:12:00 WARNING spot: Instance termination notice received: i-0abc will be terminated\n"
+        + "2025-03-01 10:13:55 INFO Received SIGTERM: 15\n",
+    ),
 }

@@ -160,6 +160,8 @@ class ErrorScanner:
         found = self._shapes.search(text, shape)
         if found is None:
             return not self._system and self._bare_exception(line, chunk, start)
+        if (parsed := logged_exception(text)) is not None:
+            found = self._exceptions.by_module(parsed[0], found)
         if self._is_chatter(found.signature, line):
             return False
         if self._is_of_generated(found.signature, line, chunk, start):

@@ -69,6 +69,14 @@ class ExceptionClassifier:
         name = "python-wrapper" if is_wrapper(kind) else "python-exception"
         return SignatureMatch(self._catalogue.get(name), {})
 
+    def by_module(self, kind: str, found: SignatureMatch) -> SignatureMatch:
+        """``found`` for an exception's line without a traceback, or the entry of the service whose
+        client defines the exception if ``found`` says only that a connection failed."""
+        if found.signature.kind not in _OF_NO_SERVICE:
+            return found
+        service = self._catalogue.search_frames((_module(kind),), connections=True)
+        return found if service is None else SignatureMatch(service, {})
+
     def groups(
         self, found: SignatureMatch, chosen: Raised, lines: Sequence[ScannedLine]
     ) -> dict[str, str]:
@@ -121,7 +129,8 @@ class ExceptionClassifier:
         """
         if _not_reached(raised, found):
             below = (frame for later in reversed(handled) for frame in later.frames)
-            service = self._catalogue.search_frames((*below, *raised.frames), connections=True)
+            places = (_module(raised.kind), *below, *raised.frames)
+            service = self._catalogue.search_frames(places, connections=True)
             told = found.signature.kind if found is not None else ""
             # Words of a rendezvous say more than the collective in which it was made.
             together = told == "rendezvous" and service is not None and service.peer_lost
@@ -151,6 +160,12 @@ def _not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
         found.signature.kind == "python-exception" and found.signature.role != "cause"
     )
     return vague and _NOT_REACHED.search(raised.text) is not None
+
+
+def _module(kind: str) -> str:
+    """The module that defines the exception, as a path like those of frames: a line that a logger
+    printed without frames shows the client by it alone."""
+    return f"-packages/{kind.rpartition('.')[0].replace('.', '/')}/"
 
 
 def _cut_while_waiting(raised: Raised) -> bool:
