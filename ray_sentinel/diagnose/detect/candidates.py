@@ -72,11 +72,12 @@ def find(case: JobCase) -> list[Candidate]:
 
 def _links(case: JobCase) -> list[Candidate]:
     """All ports in trouble as one disturbance, without the bystanders among them."""
-    ports = case.once(rdma.find)
+    jammed = bool(_congestion(case))
+    ports = [p for p in case.once(rdma.find) if not (jammed and _lost_by_congestion(p))]
     if not ports:
         return []
     guilty = _guilty(case, ports)
-    shown = guilty or ports
+    shown = guilty or tuple(ports)
     return [
         Candidate(
             domain="network",
@@ -92,6 +93,12 @@ def _links(case: JobCase) -> list[Candidate]:
             prior=0.95,
         )
     ]
+
+
+def _lost_by_congestion(port: rdma.PortTrouble) -> bool:
+    """Whether the port sent packets again while it was told of congestion, and met no error: in a
+    congested fabric, switches drop what any port sends."""
+    return port.priority == rdma.CONGESTED and "cnp" in port.kinds
 
 
 def _guilty(case: JobCase, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTrouble, ...]:
@@ -276,11 +283,23 @@ def _cards_heat(case: JobCase) -> list[Candidate]:
         what = "a core clock held down"
         found.append(_of_gpus(case, "power", "clock-drop", what, cold, weak, 0.9))
     explained = {one.card for one in (*hot, *clocks)}
-    capped = [one for one in weak if one.card not in explained]
+    capped = _held_down(case, [one for one in weak if one.card not in explained])
     # Power that falls on cards of several hosts at once answers to what the model computes.
     if capped and len({one.host for one in capped}) == 1:
         found.append(_of_gpus(case, "power", "power-drop", "power held down", capped, (), 0.6))
     return found
+
+
+def _held_down(case: JobCase, weak: list[drift.Drift]) -> list[drift.Drift]:
+    """The cards that were kept from drawing power: the driver says so, or their clocks are not
+    known. At an unchanged clock, a card draws less because it has less to do: it waits for others.
+    """
+    timed = {(row.host, row.gpu) for row in case.view.panel("gpu.clock").rows}
+    return [
+        one
+        for one in weak
+        if one.card not in timed or clock_reasons.of_cards(case, {one.card: one.cells}).text
+    ]
 
 
 def _of_gpus(

@@ -34,6 +34,8 @@ _ERRORS = {
 }
 
 
+CONGESTED = 3
+"""The priority of a port with retransmits or congestion notifications and no, or few, errors."""
 _DOWN = {"port", "link_downed"}
 """Kinds of trouble that are of the port itself, or of its cable."""
 
@@ -242,7 +244,7 @@ def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortT
     elif "retx" in kinds and {"ack_timeout", "cqe_err"} & kinds.keys():
         priority = 2
     else:
-        priority = 3
+        priority = CONGESTED
     return PortTrouble(
         host=row.host,
         unit=row.unit,

@@ -123,11 +123,16 @@ CASES: dict[str, Case] = {
     ),
     **{
         f"{about}, and training went on": Case(
-            "unknown-death", NOBODY, _with_kernel(minutes(30), f"[Sat Mar  1 10:02:00 2025] {record}")
+            "unknown-death",
+            NOBODY,
+            _with_kernel(minutes(30), f"[Sat Mar  1 10:02:00 2025] {record}"),
         )
         for about, record in (
             ("an exporter was killed", _OOM.format(name="node_exporter")),
-            ("a row was remapped", "NVRM: Xid (PCI:0000:1a:00): 63, pid='<unknown>', name=<unknown>, Row remapping event\n"),
+            (
+                "a row was remapped",
+                "NVRM: Xid (PCI:0000:1a:00): 63, pid='<unknown>', name=<unknown>, Row remapping event\n",
+            ),
         )
     },
     "a worker of the engine ended, and its engine stopped waiting": Case(
