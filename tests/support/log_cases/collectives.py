@@ -20,10 +20,13 @@ from tests.support.log_cases.parts import (
 
 
 def _horovod(missing: str) -> str:
-    return (
-        "[2025-03-01 10:15:00.5: W /tmp/horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n"
-        f"Missing ranks:\n{missing}\n"
+    """As horovodrun prints it, each line with the tag of the process."""
+    lines = (
+        "[2025-03-01 10:15:00.5: W /tmp/horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.",
+        "Missing ranks:",
+        *missing.splitlines(),
     )
+    return "".join(f"[1,0]<stderr>:{line}\n" for line in lines)
 
 
 CASES: dict[str, Case] = {
