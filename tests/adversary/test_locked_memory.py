@@ -22,6 +22,7 @@ from ray_sentinel import process, signals
 from ray_sentinel.actors.coordinator.fleet import autoscales
 from ray_sentinel.collect import child_registry
 from ray_sentinel.progress.discovery.front_end import metrics_url
+from ray_sentinel.progress.proc import process_memory
 from ray_sentinel.progress.proc.process_memory import PATIENCE, memory_at, memory_file, memory_files
 from ray_sentinel.store.prometheus.tsdb import listen_address
 from ray_sentinel.supervise.attempt.descendants import descendants
@@ -29,6 +30,8 @@ from ray_sentinel.supervise.attempt.orphans import orphans
 from tests.support.collecting import CollectingNode, alive
 from tests.support.hanging_disk import hanging_disk
 from tests.support.locked_memory import locked_memory, reads_hang
+from tests.support.other_user import NOBODY
+from tests.support.parts import needs_root
 from tests.support.waiting import eventually
 
 V = TypeVar("V")
@@ -143,6 +146,24 @@ def test_it_is_read_again_once_it_goes_on(tmp_path: Path) -> None:
         assert memory_file(child.pid, "environ") is None
         disk.answer()
         eventually(lambda: memory_file(child.pid, "environ"), "it is read")
+
+
+@needs_root()
+def test_what_others_have_hanging_takes_no_place_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_memory, "MOST_HANGING", 1)
+    memory = process_memory.ProcessMemory()
+    own = (os.getpid(), signals.start_of(os.getpid()))
+    with (
+        hanging_disk(tmp_path) as disk,
+        locked_memory(disk, os.environ, NOBODY) as child,
+    ):
+        assert reads_hang(child.pid, "environ")
+        theirs = (child.pid, signals.start_of(child.pid))
+        assert soon(lambda: memory.own([theirs])) == {}
+        assert soon(lambda: memory.own([own, theirs])).keys() == {own}
+        assert soon(lambda: memory.maps([own])).keys() == {own}
 
 
 def test_process_runs_go_on_beside_it(locked: int) -> None:

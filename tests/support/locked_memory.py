@@ -20,6 +20,8 @@ PROGRAM = """
 import mmap, os, sys
 page = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), mmap.PAGESIZE, prot=mmap.PROT_READ)
 place = [line for line in open("/proc/self/maps") if sys.argv[1] in line][0].split("-")[0]
+if len(sys.argv) > 2:
+    os.setresuid(*[int(sys.argv[2])] * 3)
 print(place, flush=True)
 sys.stdin.readline()
 mmap.mmap(-1, 1 << 24)
@@ -34,13 +36,17 @@ os.pread(memory, 1, place)
 
 
 @contextlib.contextmanager
-def locked_memory(disk: HangingDisk, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """While the block runs, and ``disk`` does not answer."""
+def locked_memory(
+    disk: HangingDisk, environ: Mapping[str, str], user: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """While the block runs, and ``disk`` does not answer. ``user`` is whose process it is, if it is
+    not ours."""
     (disk.behind / "page").write_bytes(b"\0" * 4096)
+    whose = [] if user is None else [str(user)]
     with contextlib.ExitStack() as ends:
         child = ends.enter_context(
             subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(disk.path / "page")],
+                [sys.executable, "-c", PROGRAM, str(disk.path / "page"), *whose],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

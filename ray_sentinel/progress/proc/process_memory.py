@@ -11,26 +11,30 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.evidence_file import users_of
 from ray_sentinel.progress.proc.proc_stat import Key
+from ray_sentinel.trusted_path import are_trusted
 
+Of = TypeVar("Of", bound=Hashable)
 Read = TypeVar("Read")
 
 PATIENCE = 1.0
-"""Seconds that all processes of one poll may take together, 64 at a time."""
+"""Seconds that all processes of one poll may take together, 64 at a time: those of users whom we
+trust, and after them those of others."""
 SAID_AFTER = 5.0
 """Seconds after which a reader that has not returned means that the process hangs, not that the
 machine is busy."""
 MOST_HANGING = 64
-"""Most readers that may hang at one time; beyond that no other process is read."""
+"""Most readers that may hang at one time; beyond that no other process is read. Of processes of
+other users as many again: anybody can start some that hang."""
 MAX_FILE = 1 << 20
 """Most bytes read of a file."""
 
@@ -49,6 +53,38 @@ class Own(msgspec.Struct, frozen=True):
     """The numbers of its real, effective and saved users; empty if the process has ended."""
 
 
+class _Readers(Generic[Of, Read]):
+    """Reads side by side, and processes of other users apart: what hangs of theirs takes no place
+    of ours."""
+
+    def __init__(self, patience: float, process: Callable[[Of], int]) -> None:
+        """``process`` is the pid that a key is about."""
+        self._process = process
+        self._ours: Bounded[Of, Read] = Bounded(patience, MOST_HANGING)
+        self._others: Bounded[Of, Read] = Bounded(patience, MOST_HANGING)
+
+    @property
+    def stuck(self) -> set[Of]:
+        """Whose readers have not returned."""
+        return self._ours.stuck.keys() | self._others.stuck.keys()
+
+    def run(self, work: Mapping[Of, Callable[[], Read]], proc: str) -> dict[Of, Read]:
+        """What could be read in time."""
+        trusted = {key for key in work if are_trusted(_users(self._process(key), proc))}
+        ours, _ = self._ours.run({key: read for key, read in work.items() if key in trusted})
+        theirs, _ = self._others.run(
+            {key: read for key, read in work.items() if key not in trusted}
+        )
+        return ours | theirs
+
+
+def _users(pid: int, proc: str) -> frozenset[int]:
+    try:
+        return users_of(pid, proc)
+    except (OSError, ValueError):
+        return frozenset()
+
+
 class ProcessMemory:
     """Reads processes; one that hangs is skipped until its reader has returned."""
 
@@ -61,8 +97,8 @@ class ProcessMemory:
     ) -> None:
         self._proc = str(proc)
         self._monotonic = monotonic
-        self._own: Bounded[Key, Own] = Bounded(patience, MOST_HANGING)
-        self._maps: Bounded[Key, bytes] = Bounded(patience, MOST_HANGING)
+        self._own: _Readers[Key, Own] = _Readers(patience, _pid_of)
+        self._maps: _Readers[Key, bytes] = _Readers(patience, _pid_of)
         self._hanging_since: dict[Key, float] = {}
         self._said: set[Key] = set()
         self.problems: list[str] = []
@@ -78,15 +114,15 @@ class ProcessMemory:
         return self._run(self._maps, keys, self._read_maps)
 
     def _run(
-        self, bounded: Bounded[Key, Read], keys: Iterable[Key], read: Callable[[int], Read]
+        self, readers: _Readers[Key, Read], keys: Iterable[Key], read: Callable[[int], Read]
     ) -> dict[Key, Read]:
-        found, _ = bounded.run({key: partial(read, key[0]) for key in keys})
+        found = readers.run({key: partial(read, key[0]) for key in keys}, self._proc)
         self._complain()
         return found
 
     def _complain(self) -> None:
         now, before = self._monotonic(), self._hanging_since
-        hanging = self._own.stuck.keys() | self._maps.stuck.keys()
+        hanging = self._own.stuck | self._maps.stuck
         self._hanging_since = {key: before.get(key, now) for key in hanging}
         late = {key for key, since in self._hanging_since.items() if now - since >= SAID_AFTER}
         self.problems += [
@@ -98,16 +134,10 @@ class ProcessMemory:
     def _read_own(self, pid: int) -> Own:
         line = read_file(self._proc, pid, "cmdline")
         environ = read_file(self._proc, pid, "environ") if line else b""
-        return Own(line, environ, self._program(pid), self._users(pid))
+        return Own(line, environ, self._program(pid), _users(pid, self._proc))
 
     def _read_maps(self, pid: int) -> bytes:
         return read_file(self._proc, pid, "maps") or b""
-
-    def _users(self, pid: int) -> frozenset[int]:
-        try:
-            return users_of(pid, self._proc)
-        except (OSError, ValueError):
-            return frozenset()
 
     def _program(self, pid: int) -> str:
         try:
@@ -116,7 +146,11 @@ class ProcessMemory:
             return ""
 
 
-_aside: Bounded[tuple[str, int, str], bytes] = Bounded(PATIENCE, MOST_HANGING)
+def _pid_of(key: Key) -> int:
+    return key[0]
+
+
+_aside: _Readers[tuple[str, int, str], bytes] = _Readers(PATIENCE, lambda key: key[1])
 _asking = threading.Lock()
 
 
@@ -137,7 +171,7 @@ def memory_files(
         return data
 
     with _asking:
-        found, _ = _aside.run({(root, pid, name): partial(read, pid) for pid in pids})
+        found = _aside.run({(root, pid, name): partial(read, pid) for pid in pids}, root)
     return {pid: data for (_, pid, _), data in found.items()}
 
 
@@ -154,7 +188,7 @@ def memory_at(pid: int, address: int, size: int) -> bytes | None:
 
     key = ("/proc", pid, "mem")
     with _asking:
-        found, _ = _aside.run({key: read})
+        found = _aside.run({key: read}, "/proc")
     return found.get(key)
 
 
