@@ -30,6 +30,9 @@ ones."""
 MOST_OF_OTHERS = 256
 """Most records of other users that are open at one time: anybody can make any number of them. In a
 folder of theirs, eight times as many files are looked at, as a record has answers beside it."""
+MOST_NAMES = 4 * 8 * MOST_OF_OTHERS
+"""Most files in all folders of other users that are looked at in one scan: each rank of theirs may
+name a folder."""
 MOST_SAID = 20
 """Most files in folders of other users that are reported."""
 CLOCK_STEP = 0.1
@@ -68,6 +71,11 @@ class RecordReader:
         """How many are open: of root and our own user, and of others."""
         self._foreign: set[Path] = set()
         """Folders of other users, which only root reads."""
+        self._only_of: dict[Path, frozenset[int]] = {}
+        """Folders that only ranks of other users name, and those users: their records must lie in
+        folders of their own, as we may read any."""
+        self._room = MOST_NAMES
+        """How many more files of other users' folders are looked at in this scan."""
         self._said = 0
         self._bad: set[Path] = set()
         self._put_off: set[Path] = set()
@@ -81,10 +89,16 @@ class RecordReader:
         self.problems: list[str] = []
         """Things found that are no records of ours; the caller reads and clears this."""
 
-    def also(self, folders: Iterable[Path]) -> None:
-        """Search these folders too, unless the folders were given: a rank was told to use them."""
-        if self._fixed is None:
-            self._more.update(dict.fromkeys(folders, self._looks))
+    def also(self, folders: Iterable[tuple[Path, frozenset[int]]]) -> None:
+        """Search these folders too, unless the folders were given: a rank was told to use them.
+        With each come the users of that rank, if it is not of users whom we trust."""
+        if self._fixed is not None:
+            return
+        for folder, users in folders:
+            # One rank of ours is enough, also if it has ended.
+            known = self._only_of.get(folder, users)
+            self._only_of[folder] = known | users if known and users else frozenset()
+            self._more[folder] = self._looks
 
     def folders(self) -> tuple[Path, ...]:
         """The folders that are searched now."""
@@ -92,6 +106,7 @@ class RecordReader:
             self._found = tuple(candidates()) if self._fixed is None else self._fixed
             used = (item for item in self._more.items() if self._used(*item))
             self._more = dict(used)
+            self._only_of = {folder: self._only_of[folder] for folder in self._more}
             if self._fixed is None and os.geteuid() == 0:
                 self._found = tuple(dict.fromkeys((*self._found, *_folders_of_users())))
         self._looks += 1
@@ -123,6 +138,7 @@ class RecordReader:
             # between two scans.
             self._offset = offset
         present: set[Path] = set()
+        self._room = MOST_NAMES
         for folder in self.folders():
             present.update(self._names(folder))
         for path in self._views.keys() - present:
@@ -136,13 +152,18 @@ class RecordReader:
         try:
             status = os.lstat(folder)
             trusted = _is_trusted(status.st_uid)
+            users = self._only_of.get(folder) if folder not in self._found else None
+            if users and status.st_uid not in users:
+                return
             if not stat.S_ISDIR(status.st_mode) or not (trusted or os.geteuid() == 0):
                 return
             if trusted:
                 names = os.listdir(folder)
             else:
                 with os.scandir(folder) as entries:
-                    names = [entry.name for entry in islice(entries, 8 * MOST_OF_OTHERS)]
+                    most = min(8 * MOST_OF_OTHERS, self._room)
+                    names = [entry.name for entry in islice(entries, most)]
+                self._room -= len(names)
         except OSError:
             return
         (self._foreign.discard if trusted else self._foreign.add)(folder)

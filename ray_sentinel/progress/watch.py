@@ -220,7 +220,7 @@ class NodeWatch:
             others = self._others.discover(foreign, claims)
             found = (*found, *self._users.apart(others, found))
         self.records.also(
-            Path(folder)
+            (Path(folder), self._users.others(item.process))
             for item in found
             if (folder := item.process.environ.get(RECORD_DIR_VARIABLE, ""))
         )

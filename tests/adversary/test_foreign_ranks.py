@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,12 +13,16 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.progress import reader
+from ray_sentinel.progress.discovery.environment import RECORD_DIR_VARIABLE
+from ray_sentinel.progress.discovery.ownership import MOST_OF_OTHERS as MOST_RANKS
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import MOST_OF_OTHERS, MOST_SAID, RecordReader
 from ray_sentinel.progress.watch import NodeWatch
 from ray_sentinel.supervised_run import last_step
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
+from tests.support.living import descendants
 from tests.support.other_user import NOBODY, as_nobody, nobody_runs
 from tests.support.parts import needs_root
 from tests.support.waiting import eventually
@@ -95,16 +101,16 @@ def test_a_record_of_somebody_else_does_not_hold_a_run_up(open_folder: Path) -> 
     theirs, ours, said = open_folder / "theirs", open_folder / "ours", open_folder / "said"
     writer = attach(ours, OURS)
     writer.step(9)
-    reader = RecordReader([theirs, ours])
+    records = RecordReader([theirs, ours])
     try:
         with nobody_runs(attached, theirs, OURS, said):
             eventually(said.exists, "it has attached")
-            assert len(reader.scan()) == 2
-            assert last_step(reader, OURS.job, 0, frozenset) == 9
-            assert last_step(reader, OURS.job, 0, lambda: frozenset({NOBODY})) == 7
+            assert len(records.scan()) == 2
+            assert last_step(records, OURS.job, 0, frozenset) == 9
+            assert last_step(records, OURS.job, 0, lambda: frozenset({NOBODY})) == 7
     finally:
         writer.abandon()
-        reader.close()
+        records.close()
 
 
 def many_records(folder: Path) -> None:
@@ -130,17 +136,88 @@ def test_records_of_somebody_else_take_no_place_of_ours(
 ) -> None:
     theirs, ours = open_folder / "theirs", open_folder / "yours"
     as_nobody(make, theirs)
-    reader = RecordReader([theirs, ours])
-    reader.scan()
+    records = RecordReader([theirs, ours])
+    records.scan()
     writer = attach(ours, OURS)
     try:
-        views = reader.scan()
+        views = records.scan()
         assert [view.path.parent for view in views].count(ours) == 1
         assert len(views) <= MOST_OF_OTHERS + 1
-        assert len(reader.problems) <= MOST_SAID
+        assert len(records.problems) <= MOST_SAID
         before = time.process_time()
-        reader.scan()
+        records.scan()
         assert time.process_time() - before < 0.2
     finally:
         writer.abandon()
-        reader.close()
+        records.close()
+
+
+def many_ranks(folder: Path, said: Path) -> None:
+    """More than are watched. Each names a folder for its records, some of them a large one."""
+    folder.mkdir()
+    program = folder / "python3"
+    shutil.copy("/bin/sleep", program)
+    for number in range(MOST_RANKS + 40):
+        named = folder / str(number)
+        named.mkdir()
+        if number < 20:
+            for record in range(8 * MOST_OF_OTHERS):
+                (named / f"{record}.record").touch()
+        told = {"RANK": str(number), "WORLD_SIZE": "999", "RAY_SENTINEL_JOB": "theirs"}
+        subprocess.Popen([program, "60"], env={**told, RECORD_DIR_VARIABLE: str(named)})
+    said.touch()
+    time.sleep(60)
+
+
+def test_ranks_of_somebody_else_are_bounded_and_later_ones_displace_nobody(
+    open_folder: Path,
+) -> None:
+    said = open_folder / "said"
+    watch = NodeWatch(NODE)
+    try:
+        with nobody_runs(many_ranks, open_folder / "theirs", said) as pid:
+            try:
+                eventually(said.exists, "all are there", 60.0)
+                first = theirs(watch)
+                assert len(first) == MOST_RANKS
+                assert sorted(first) == list(range(MOST_RANKS))
+                assert any("more than 256 processes" in one for one in watch.problems)
+                begun = time.process_time()
+                assert theirs(watch) == first
+                assert time.process_time() - begun < 0.5
+            finally:
+                for child in descendants(pid):
+                    os.kill(child, signal.SIGKILL)
+    finally:
+        watch.close()
+
+
+def theirs(watch: NodeWatch) -> list[int]:
+    ranks, _ = watch.poll()
+    return [one.rank.id.rank for one in ranks if one.rank.id.job == "theirs"]
+
+
+def test_ranks_of_somebody_else_open_and_close_no_folder_of_ours(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ours are read those that writers use by default, and those that a rank of ours named."""
+    named, default = open_folder / "named", open_folder / "default"
+    writers = [attach(named, OURS), attach(default, OURS)]
+    monkeypatch.setattr(reader, "candidates", lambda: [default])
+    records = RecordReader()
+    try:
+        told = frozenset({NOBODY})
+        records.also([(named, told), (default, told)])
+        assert folders(records) == {default}
+        records.also([(named, frozenset())])
+        assert folders(records) == {default, named}
+        records.also([(named, told)])
+        assert folders(records) == {default, named}
+    finally:
+        records.close()
+        for writer in writers:
+            writer.abandon()
+
+
+def folders(records: RecordReader) -> set[Path]:
+    return {view.path.parent for view in records.scan() if view.header.pid == os.getpid()}

@@ -373,13 +373,13 @@ def test_records_in_a_folder_that_may_hang_are_not_read(disk: HangingDisk, tmp_p
     link.symlink_to(disk.path)
     (disk.path / "records").mkdir()
     with reader_of(tmp_path / "own") as reader:
-        reader.also([disk.path / "records", link / "records"])
+        reader.also((folder / "records", frozenset()) for folder in (disk.path, link))
         soon(reader.scan)
         assert len(reader.problems) == 2
         assert f"{disk.path / 'records'}: is on fuse" in reader.problems[0]
         assert "RAY_SENTINEL_RECORD_DIR" in reader.problems[0]
         disk.hang()
-        reader.also([link / "later"])
+        reader.also([(link / "later", frozenset())])
         soon(lambda: [reader.scan() for _ in range(20)])
         assert f"{link / 'later'}: does not answer" in reader.problems[-1]
         disk.answer()

@@ -22,6 +22,10 @@ from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.proc.processes import Process
 from ray_sentinel.trusted_path import trusted_uids
 
+MOST_OF_OTHERS = 256
+"""Most ranks of other users that are watched on one node: those that were started first. Anybody
+can start any number of them, and each costs a reader of its state, a record and a line of each
+report."""
 MOST_SAID = 100
 """Most processes of other users that are reported: anybody can start any number of them."""
 
@@ -91,6 +95,7 @@ class Users:
 
     def __init__(self) -> None:
         self._said: set[tuple[str, Key]] = set()
+        self._full_said = False
         self.problems: list[str] = []
         """Whose processes are left out, once for each; the caller reads and clears this."""
         self._root = os.geteuid() == 0
@@ -117,14 +122,30 @@ class Users:
         known = {pid: process for pid, process in table.items() if pid not in foreign}
         return known, foreign if self._root else {}
 
+    def others(self, process: Process) -> frozenset[int]:
+        """The users of a process if it is not of users whom we trust; else nobody."""
+        if self._trusted is None or process.users <= self._trusted:
+            return frozenset()
+        return process.users
+
     def apart(
         self, found: Iterable[DiscoveredRank], known: Iterable[DiscoveredRank]
     ) -> Iterator[DiscoveredRank]:
-        """Those ``found`` among other users' processes whose job has no rank that is ``known``."""
+        """Those ``found`` among other users' processes whose job has no rank that is ``known``; of
+        very many those that were started first, so that later ones take nobody's place."""
         jobs = {item.job for item in known}
-        for item in found:
+        room = MOST_OF_OTHERS
+        for item in sorted(found, key=lambda item: (item.process.start, item.process.pid)):
             if item.job not in jobs:
-                yield item
+                if room:
+                    room -= 1
+                    yield item
+                elif not self._full_said:
+                    self._full_said = True
+                    self.problems.append(
+                        f"other users run more than {MOST_OF_OTHERS} processes that say that they "
+                        "are ranks: those that were started later are not watched"
+                    )
                 continue
             one = (item.job, item.process.key)
             if one not in self._said and len(self._said) < MOST_SAID:

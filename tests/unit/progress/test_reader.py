@@ -248,12 +248,12 @@ def test_folders_that_are_gone_are_looked_into_no_more(tmp_path, monkeypatch):
     reader = RecordReader()
     folders = [tmp_path / str(number) for number in range(3)]
     folders[1].mkdir()
-    reader.also(folders)
+    reader.also((folder, frozenset()) for folder in folders)
     for _ in range(ROOT_LOOKS_EVERY + 1):
         looked = reader.folders()
     assert folders[1] in looked
     assert folders[0] not in looked
-    reader.also(folders[:1])
+    reader.also([(folders[0], frozenset())])
     assert folders[0] in reader.folders(), "a rank was told to use it again"
 
 
@@ -265,7 +265,7 @@ def test_folders_of_runs_that_are_over_are_not_looked_into_for_ever(tmp_path, mo
         folder.mkdir()
         make(folder)
         for _ in range(ROOT_LOOKS_EVERY):
-            reader.also([folder])
+            reader.also([(folder, frozenset())])
             reader.scan()
         if number != 7:
             (folder / "x.record").unlink()
