@@ -10,6 +10,7 @@ from typing import Any
 from ray_sentinel.errors import InputError
 
 _MAX_BYTES = 256 << 20
+_MOST_DIGITS = 10
 
 
 def rank_table(path: str | os.PathLike[str]) -> dict[tuple[str, int], int]:
@@ -27,15 +28,23 @@ def rank_table(path: str | os.PathLike[str]) -> dict[tuple[str, int], int]:
         raise InputError(f"{path}: is not JSON: {error}") from None
     table: dict[tuple[str, int], int] = {}
     for row in _rows(data):
-        host, pid, rank = row.get("host"), row.get("pid"), row.get("rank")
-        if isinstance(host, str) and str(pid).isdecimal() and str(rank).isdecimal():
-            table[host, int(str(pid))] = int(str(rank))
+        host, pid, rank = row.get("host"), _number(row.get("pid")), _number(row.get("rank"))
+        if isinstance(host, str) and pid is not None and rank is not None:
+            table[host, pid] = rank
     if not table:
         raise InputError(
             f"{path}: no ranks in it: the output of `ray-sentinel status --json`, or a list of "
             '{"host", "pid", "rank"}, is meant'
         )
     return table
+
+
+def _number(value: Any) -> int | None:
+    """A pid or a rank, also as a text, which keys of JSON are; None for anything else."""
+    if isinstance(value, str):
+        value = int(value) if value.isdecimal() and len(value) <= _MOST_DIGITS else None
+    is_one = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_one and 0 <= value < 10**_MOST_DIGITS else None
 
 
 def _rows(data: Any) -> Iterator[dict[str, Any]]:

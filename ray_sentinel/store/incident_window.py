@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import msgspec
+
+from ray_sentinel.clock import LATEST
 from ray_sentinel.errors import InputError
 from ray_sentinel.private_files import read_private
 
@@ -31,22 +33,35 @@ def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
     """
     if folder is None:
         raise InputError("--incident needs the job's folder, not a URL")
+    unread: list[str] = []
     for file in sorted((folder / "incidents").glob("*/incident.json")):
         try:
-            record = json.loads(read_private(file, MOST_BYTES))
-        except (OSError, ValueError, RecursionError):
+            record = msgspec.json.decode(read_private(file, MOST_BYTES), type=_Record)
+        except (ValueError, RecursionError) as error:
+            unread.append(f"; {file} is no incident of ray_sentinel: {error}")
             continue
-        if not isinstance(record, dict):
+        if incident not in (record.id, file.parent.name):
             continue
-        if incident in {record.get("id"), file.parent.name}:
-            times = [
-                record.get(key)
-                for key in ("last_progress", "suspected_at", "confirmed_at", "resolved_at")
-            ]
-            known = [float(time) for time in times if isinstance(time, int | float)]
-            if not known:
-                raise InputError(f"{file} has no times")
-            since = record.get("job_since")
-            begun = float(since) if isinstance(since, int | float) else None
-            return window_start(min(known), begun), max(known) + AFTER
-    raise InputError(f"{folder / 'incidents'} has no incident {incident}")
+        known = [time for time in record.times if 0 <= time < LATEST]
+        if not known:
+            raise InputError(f"{file} has no times")
+        return window_start(min(known), record.job_since), max(known) + AFTER
+    why = "".join(unread[:3])
+    raise InputError(f"{folder / 'incidents'} has no incident {incident}{why}")
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """What is read of ``incident.json``; times in Unix seconds."""
+
+    id: str = ""
+    last_progress: float | None = None
+    suspected_at: float | None = None
+    confirmed_at: float | None = None
+    resolved_at: float | None = None
+    job_since: float | None = None
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Those that are known."""
+        told = (self.last_progress, self.suspected_at, self.confirmed_at, self.resolved_at)
+        return tuple(time for time in told if time is not None)

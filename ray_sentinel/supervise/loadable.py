@@ -7,12 +7,13 @@ the length of the data (safetensors' format). Other files only must not be empty
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 MOST_FILES = 20_000
 """Most files of one checkpoint that are looked at; the rest is taken as good."""
@@ -20,6 +21,12 @@ MOST_HEADER = 100 << 20
 """Most bytes of a header; safetensors itself allows 100 MB."""
 _TORCH = (".pt", ".pth", ".bin", ".ckpt", ".distcp")
 _ZIP = b"PK\x03\x04"
+
+
+class _Tensor(msgspec.Struct, frozen=True, gc=False):
+    """What is read of a tensor's entry; the free text of ``__metadata__`` has no such field."""
+
+    data_offsets: tuple[int, int] = (-1, -1)
 
 
 def problem_of(path: Path) -> str:
@@ -73,9 +80,12 @@ def _safetensors(begin: bytes, header: bytes, size: int) -> str:
     if not length or len(header) < length:
         return "was cut off inside its header"
     try:
-        entries = json.loads(header)
-        ends = [int(e["data_offsets"][1]) for n, e in entries.items() if n != "__metadata__"]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        entries = msgspec.json.decode(header, type=dict[str, _Tensor])
+    except (ValueError, RecursionError):
+        return "has a header that cannot be read"
+    tensors = (entry for name, entry in entries.items() if name != "__metadata__")
+    ends = [entry.data_offsets[1] for entry in tensors]
+    if any(end < 0 for end in ends):
         return "has a header that cannot be read"
     missing = 8 + length + max(ends, default=0) - size
     return f"was cut off: {missing} bytes are missing" if missing > 0 else ""

@@ -7,14 +7,15 @@ running Prometheus holds an flock on ``lock``; ``/proc/locks`` shows that withou
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.clock import LATEST
 from ray_sentinel.errors import InputError
 from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.regular_file import open_regular, read_regular
@@ -120,16 +121,33 @@ def inspect(folder: Path) -> Database:
     )
 
 
+class _Stats(msgspec.Struct, frozen=True):
+    numSeries: int = 0
+    numSamples: int = 0
+
+
+_LATEST = int(LATEST) * 1000
+_Milliseconds = Annotated[int, msgspec.Meta(ge=-_LATEST, le=_LATEST)]
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    """``meta.json`` of a block; times in milliseconds since 1970."""
+
+    minTime: _Milliseconds
+    maxTime: _Milliseconds
+    stats: _Stats | None = None
+
+
 def _block(folder: Path) -> TsdbBlock:
     try:
-        meta = json.loads(read_regular(folder / "meta.json", MOST_META_BYTES))
-        start, end = float(meta["minTime"]) / 1000, float(meta["maxTime"]) / 1000
-        stats = meta.get("stats") or {}
-        series, samples = int(stats.get("numSeries", 0)), int(stats.get("numSamples", 0))
+        meta = msgspec.json.decode(read_regular(folder / "meta.json", MOST_META_BYTES), type=_Meta)
     except OSError as error:
         raise InputError(f"meta.json cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
         raise InputError("meta.json is not what it should be") from None
+    start, end = meta.minTime / 1000, meta.maxTime / 1000
+    stats = meta.stats or _Stats()
+    series, samples = stats.numSeries, stats.numSamples
     index = folder / "index"
     # The index begins with this magic number; a torn one would keep all blocks from being opened.
     try:
