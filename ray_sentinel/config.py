@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -314,9 +314,44 @@ def convert(data: Any, kind: type[T], *, where: str, strict: bool = True) -> T:
     Raises ConfigError.
     """
     try:
-        return msgspec.convert(data, kind, strict=strict)
+        made = msgspec.convert(data, kind, strict=strict)
     except msgspec.ValidationError as error:
         raise ConfigError(_explain(str(error), data, kind, where)) from None
+    for key, text in _texts(data):
+        if "\0" in text:
+            raise ConfigError(f"{where}: {key}: holds a NUL, which no path and no name can")
+    return made
+
+
+def to_json(config: Config) -> bytes:
+    """The configuration as it is sent to another process. Raises ConfigError for a text that is
+    none: a variable of the environment may hold any bytes."""
+    try:
+        return msgspec.json.encode(config)
+    except UnicodeEncodeError:
+        wrong = next(
+            key for key, text in _texts(msgspec.to_builtins(config)) if not _is_unicode(text)
+        )
+        raise ConfigError(
+            f"{wrong} is no UTF-8, and so cannot be sent to other nodes: give it another value"
+        ) from None
+
+
+def _texts(data: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a table of settings, each with its key."""
+    if isinstance(data, str):
+        yield key, data
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _texts(value, f"{key}.{name}" if key else str(name))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _explain(message: str, data: Any, kind: Any, where: str) -> str:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.config import AgentConfig, CaptureConfig, Config, absolute, load, safe_name
+from ray_sentinel.config import (
+    AgentConfig,
+    CaptureConfig,
+    Config,
+    absolute,
+    load,
+    safe_name,
+    to_json,
+)
 from ray_sentinel.errors import ConfigError
 
 
@@ -133,3 +141,18 @@ def test_relative_paths_mean_the_callers_folder() -> None:
     assert found.agent.plugin_dir == "~/p"
     assert found.capture.output_dir == ""
     assert absolute(found, Path("/elsewhere")) == found
+
+
+def test_a_nul_is_refused_with_its_key(tmp_path: Path) -> None:
+    """``pathlib`` raises a ValueError for it, which no command expects of a folder."""
+    file = tmp_path / "c.toml"
+    file.write_text('[agent]\nplugin_dir = "a\\u0000b"\n')
+    with pytest.raises(ConfigError, match=r"c\.toml: agent\.plugin_dir: holds a NUL"):
+        load(file, environ={})
+
+
+def test_what_is_no_text_is_not_sent_to_other_nodes() -> None:
+    """A supervised run may write to such a folder; only a deployment cannot."""
+    told = load(environ={"RAY_SENTINEL_LOG_DIR": "/logs/\udcff"})
+    with pytest.raises(ConfigError, match=r"^log_dir is no UTF-8"):
+        to_json(told)

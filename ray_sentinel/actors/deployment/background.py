@@ -16,13 +16,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ray_sentinel import process
 from ray_sentinel.actors.deployment.cluster import candidates
 from ray_sentinel.actors.deployment.environment import helper_variables
 from ray_sentinel.actors.ray_api import address_of, client_of
-from ray_sentinel.config import Config, safe_name
+from ray_sentinel.config import Config, safe_name, to_json
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.proc.proc_stat import read_stat
 from ray_sentinel.trusted_path import claim_private_folder
@@ -56,7 +54,7 @@ def attempt(config: Config, address: str) -> tuple[bool, tuple[str, ...]]:
     with NodeLock(address) as lock:
         if lock.done():
             return True, ()
-        answer = ask_helper(["up"], address, msgspec.json.encode(config))
+        answer = ask_helper(["up"], address, to_json(config))
         if not answer.get("ok"):
             return False, (str(answer.get("error", "unknown")),)
         lock.note(int(answer.get("witness", 0)))

@@ -18,7 +18,7 @@ from ray_sentinel.actors.hosts import HEAD_RESOURCE
 from ray_sentinel.actors.messages import Description
 from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL, RELAY_PREFIX
 from ray_sentinel.actors.ray_api import actor_called, last_line, our_actors
-from ray_sentinel.config import Config
+from ray_sentinel.config import Config, to_json
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.http.access import new_secret
 
@@ -172,7 +172,7 @@ def _create(ray: Any, config: Config) -> Any:
             ray.remote(Coordinator)
             .options(**options)
             # The secret too: Ray makes a killed actor again with the same arguments.
-            .remote(msgspec.json.encode(config), new_deployment(), new_secret())
+            .remote(to_json(config), new_deployment(), new_secret())
         )
     except ValueError:
         return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from ray_sentinel.cli.options import add_common, add_config, amount
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.config import Config, absolute, load
+from ray_sentinel.config import Config, absolute, load, to_json
 
 HELP = "watch the Ray cluster, every node of it"
 GROUP = "watch"
@@ -106,6 +106,5 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _differs(config: Config, running: bytes) -> bool:
-    import msgspec
 
-    return bool(running) and msgspec.json.encode(config) != running
+    return bool(running) and to_json(config) != running
