@@ -14,6 +14,7 @@ job that such a process has.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ray_sentinel.errors import ConfigError
@@ -23,9 +24,9 @@ from ray_sentinel.progress.proc.processes import Process
 from ray_sentinel.trusted_path import trusted_uids
 
 MOST_OF_OTHERS = 256
-"""Most ranks of other users that are watched on one node: those that were started first. Anybody
-can start any number of them, and each costs a reader of its state, a record and a line of each
-report."""
+"""Most ranks of each other user that are watched on one node: those that were started first.
+Anybody can start any number of them, and each costs a reader of its state, a record and a line of
+each report."""
 MOST_SAID = 100
 """Most processes of other users that are reported: anybody can start any number of them."""
 
@@ -132,19 +133,20 @@ class Users:
         self, found: Iterable[DiscoveredRank], known: Iterable[DiscoveredRank]
     ) -> Iterator[DiscoveredRank]:
         """Those ``found`` among other users' processes whose job has no rank that is ``known``; of
-        very many those that were started first, so that later ones take nobody's place."""
+        very many of one user those that were started first, so that later ones take nobody's
+        place."""
         jobs = {item.job for item in known}
-        room = MOST_OF_OTHERS
+        watched: Counter[frozenset[int]] = Counter()
         for item in sorted(found, key=lambda item: (item.process.start, item.process.pid)):
             if item.job not in jobs:
-                if room:
-                    room -= 1
+                if watched[item.process.users] < MOST_OF_OTHERS:
+                    watched[item.process.users] += 1
                     yield item
                 elif not self._full_said:
                     self._full_said = True
                     self.problems.append(
-                        f"other users run more than {MOST_OF_OTHERS} processes that say that they "
-                        "are ranks: those that were started later are not watched"
+                        f"another user runs more than {MOST_OF_OTHERS} processes that say that "
+                        "they are ranks: those that were started later are not watched"
                     )
                 continue
             one = (item.job, item.process.key)
