@@ -33,8 +33,8 @@ folder of theirs, eight times as many files are looked at, as a record has answe
 MOST_NAMES = 4 * 8 * MOST_OF_OTHERS
 """Most files in all folders of other users that are looked at in one scan: each rank of theirs may
 name a folder."""
-MOST_SAID = 20
-"""Most files in folders of other users that are reported."""
+MOST_SAID = 3
+"""Most files in folders of other users that are reported; see ``ownership.MOST_SAID``."""
 CLOCK_STEP = 0.1
 """Seconds by which the wall clock must move against the monotonic one to be followed."""
 ROOT_LOOKS_EVERY = 5

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.actors.agent.node_monitor import MOST_PROBLEMS
 from ray_sentinel.model.identity import Node
 from ray_sentinel.progress import reader
+from ray_sentinel.progress.discovery import ownership
 from ray_sentinel.progress.discovery.environment import RECORD_DIR_VARIABLE
 from ray_sentinel.progress.discovery.ownership import MOST_OF_OTHERS as MOST_RANKS
 from ray_sentinel.progress.identity import RankIdentity
@@ -221,3 +223,8 @@ def test_ranks_of_somebody_else_open_and_close_no_folder_of_ours(
 
 def folders(records: RecordReader) -> set[Path]:
     return {view.path.parent for view in records.scan() if view.header.pid == os.getpid()}
+
+
+def test_what_is_said_of_others_leaves_room_for_a_problem_of_ours() -> None:
+    """Of ranks of theirs in jobs of ours, of too many of their ranks, and of their bad records."""
+    assert ownership.MOST_SAID + 1 + MOST_SAID < MOST_PROBLEMS

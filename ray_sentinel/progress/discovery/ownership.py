@@ -27,8 +27,9 @@ MOST_OF_OTHERS = 256
 """Most ranks of each other user that are watched on one node: those that were started first.
 Anybody can start any number of them, and each costs a reader of its state, a record and a line of
 each report."""
-MOST_SAID = 100
-"""Most processes of other users that are reported: anybody can start any number of them."""
+MOST_SAID = 3
+"""Most processes of other users that are reported: anybody can start any number of them, and a
+node's notes hold the last eight problems only."""
 
 
 def owns(
