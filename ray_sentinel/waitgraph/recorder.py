@@ -9,7 +9,13 @@ import msgspec
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving, why_too_young
+from ray_sentinel.evidence.flight_recorder.motion import (
+    dumped_too_soon,
+    left_over,
+    moved_since,
+    moving,
+    why_too_young,
+)
 from ray_sentinel.evidence.flight_recorder.reduced import history, read
 from ray_sentinel.evidence.flight_recorder.signature_mismatch import mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
@@ -105,7 +111,13 @@ def reason(
     of a rank's dump."""
     world = World(dumps, world_size, history)
     waits = Waits(world)
-    if moved := moving(world):
+    moved = moving(world)
+    if moved and (old := left_over(world.dumps)):
+        rest = {rank: dump for rank, dump in dumps.items() if rank not in old}
+        told = [*problems, *map(_of_earlier_run, old.items())]
+        # The files of an earlier run may be of more ranks than this one has.
+        return reason(rest, told, None, history, written)
+    if moved:
         # A failed call may look like a successful one, but then no two calls differ.
         if odd := unlike(world):
             return mismatch_facts(world, odd, list(problems))
@@ -131,6 +143,14 @@ def reason(
         evidence=tuple(evidence),
         problems=tuple(problems),
         ranks=tuple(world.dumps),
+    )
+
+
+def _of_earlier_run(old: tuple[int, float]) -> str:
+    rank, seconds = old
+    return (
+        f"dump of rank {rank}: its last call is {seconds / 60:.0f} min before those of the others, "
+        "and contradicts them: an earlier run has left it, and it is not used"
     )
 
 
@@ -185,6 +205,11 @@ def _conclude(
         remarks.append(young)
         return _acquit_the_standing(world, findings), remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]
+    soon = dumped_too_soon(world, standing, written)
+    for rank, why in soon.items():
+        del findings.culprits[rank]
+        remarks.append(why)
+    standing = [rank for rank in standing if rank not in soon]
     size = len(world.dumps)
     if len(standing) > min(half(size), max(_FEW, most_odd(size))):
         remarks.append(

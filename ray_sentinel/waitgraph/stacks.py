@@ -204,7 +204,9 @@ class _StacksVerdict:
         waits, may = self._waits, self._may
         places = {stand.fact.signature for stand in may}
         still = all(s.still for s in (*waits, *may)) and not any(s.fact.active for s in may)
-        if len(places) == 1 and still and not self._unread:
+        # Who receives waits for one sender, whatever collective the others are in.
+        transfers = TRANSFERS & {stand.fact.operation for stand in waits}
+        if len(places) == 1 and still and not self._unread and not transfers:
             told = f"{_count(may)} of {len(self._ranks)} stand in one place: {_labels(may)}"
             yield _Supposition("hidden", may, waits, [told, self._waiting])
         if len(places) == 1 or _count(may) <= 2:
@@ -240,7 +242,10 @@ class _StacksVerdict:
         for place in (_exact, _activity):
             (main, _), *_ = _sizes(seen, place).most_common(1)
             model = next(stand for stand in seen if place(stand) == main)
-            here = [place(stand) == main or _is_cut_short(stand, model) for stand in seen]
+            here = [
+                place(stand) == main or _is_cut_short(stand, model) or _waits_alike(stand, model)
+                for stand in seen
+            ]
             crowd, away = list(compress(seen, here)), list(compress(seen, map(not_, here)))
             fact = model.fact
             if fact.waits_for_others is not False:
@@ -427,6 +432,12 @@ def _is_cut_short(one: Stand, other: Stand) -> bool:
         return False
     short, long = sorted((one.fact.signature, other.fact.signature), key=len)
     return long[: len(short)] == short
+
+
+def _waits_alike(one: Stand, other: Stand) -> bool:
+    """Whether both wait for their devices, in whatever line: ranks that log or that are of another
+    stage do so elsewhere than most, and one collective may hold all of them up."""
+    return one.fact.activity == other.fact.activity == "device-wait"
 
 
 def _count(found: Iterable[Stand]) -> int:

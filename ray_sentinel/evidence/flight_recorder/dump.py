@@ -21,6 +21,9 @@ from ray_sentinel.evidence.flight_recorder.tables import (
 )
 from ray_sentinel.evidence.flight_recorder.versions import modern
 
+_BatchKey = tuple[int, bool, int]
+"""(Group, whether point-to-point, sequence): what all entries of one batch have in common."""
+
 
 class RankDump(msgspec.Struct, kw_only=True):
     """The content of one rank's dump."""
@@ -68,13 +71,13 @@ def reduced(rank: int, raw: RawDump) -> RankDump:
     rows, blind = modern(entries)
     open_rows, closed_rows = _split(rows)
     closed_batches = _closed_batches(rows) if open_rows else set()
-    open_entries = [
-        entry
-        for place, row in open_rows
-        if (entry := _try(row, place)) and (entry.pg, entry.p2p, entry.seq) not in closed_batches
-    ]
+    open_entries: list[Entry] = []
+    parts: dict[_BatchKey, list[Entry]] = {}
+    for entry in (entry for place, row in open_rows if (entry := _try(row, place))):
+        closed = _key(entry) in closed_batches
+        (parts.setdefault(_key(entry), []) if closed else open_entries).append(entry)
     open_entries.sort(key=lambda entry: entry.record)
-    done_entries = [entry for row in closed_rows if (entry := _try(row, 0))]
+    done_entries = [_with_parts(entry, parts) for row in closed_rows if (entry := _try(row, 0))]
     folded = fold(open_entries)
     last_done = {(entry.pg, entry.p2p): entry for entry in done_entries}
     for entry in folded:
@@ -139,18 +142,24 @@ def _split(rows: list[Any]) -> tuple[list[tuple[int, Any]], Iterable[Any]]:
     return open_rows, closed.values()
 
 
-def _closed_batches(rows: list[Any]) -> set[tuple[int, bool, int]]:
-    """(Group, whether point-to-point, sequence) of batches whose closing entry has completed."""
+def _key(entry: Entry) -> _BatchKey:
+    return entry.pg, entry.p2p, entry.seq
+
+
+def _with_parts(entry: Entry, parts: Mapping[_BatchKey, list[Entry]]) -> Entry:
+    """A completed operation; if it closes a batch, with the parts, which tell what was called."""
+    mine = parts.get(_key(entry), ()) if entry.op == "coalesced" else ()
+    return msgspec.structs.replace(entry, parts=tuple(mine)) if mine else entry
+
+
+def _closed_batches(rows: list[Any]) -> set[_BatchKey]:
+    """The batches whose closing entry has completed."""
     ends = [
         row
         for row in rows
         if row.get("state") == "completed" and str(row.get("profiling_name")).endswith("coalesced")
     ]
-    return {
-        (entry.pg, entry.p2p, entry.seq)
-        for row in ends
-        if (entry := _try(row, 0)) and entry.op == "coalesced"
-    }
+    return {_key(entry) for row in ends if (entry := _try(row, 0)) and entry.op == "coalesced"}
 
 
 def _drop_retired(
@@ -194,9 +203,9 @@ def fold(entries: list[Entry]) -> list[Entry]:
     All parts carry one sequence number; the parts themselves stay "scheduled" for ever, and the
     closing ``coalesced`` entry, recorded last, is what the watchdog follows.
     """
-    batches: dict[tuple[int, bool, int], list[Entry]] = {}
+    batches: dict[_BatchKey, list[Entry]] = {}
     for entry in entries:
-        batches.setdefault((entry.pg, entry.p2p, entry.seq), []).append(entry)
+        batches.setdefault(_key(entry), []).append(entry)
     result = []
     for batch in batches.values():
         end = batch[-1]

@@ -8,7 +8,7 @@ from one such call to the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from statistics import median
 
@@ -25,6 +25,8 @@ _LONGEST = 60.0
 """Seconds from which no wait is too young, however seldom the call is made."""
 _FEWEST = 3
 """Least number of intervals between equal calls that show a habit."""
+_TIMEOUT = 600.0
+"""Seconds after which PyTorch ends a wait in NCCL unless it is told otherwise."""
 _CLOCK = 0.1
 """Seconds by which a file's time may precede the call: the kernel stamps files by a coarse
 clock."""
@@ -61,6 +63,54 @@ def moving(world: World) -> str:
                     "had not yet enqueued"
                 )
     return ""
+
+
+def left_over(dumps: Mapping[int, RankDump]) -> dict[int, float]:
+    """Ranks whose dump an earlier run has left → seconds by which its last call precedes the
+    others'.
+
+    For dumps that contradict each other. A job that is started again in the same folder replaces
+    only the files of ranks that dump again. Within one run, a rank makes or waits for a call at
+    least once in a time-out. The second latest dump is compared with: one clock may be wrong.
+    """
+    last = {rank: made for rank, dump in dumps.items() if (made := _last_call(dump)) is not None}
+    if len(last) < 3:
+        return {}
+    now = sorted(created for created, _ in last.values())[-2]
+    ages = {rank: now - created for rank, (created, _) in last.items()}
+    return {rank: age for rank, age in ages.items() if age > _TIMEOUT}
+
+
+def _last_call(dump: RankDump) -> tuple[float, Entry] | None:
+    """The rank's latest call, after its time in Unix seconds; None if that is not known."""
+    made = (*dump.last_done.values(), *dump.pending)
+    known = [(e.created_ns / 1e9, e) for e in made if e.created_ns is not None]
+    return max(known, key=lambda one: one[0], default=None)
+
+
+def dumped_too_soon(
+    world: World, ranks: Iterable[int], written: Mapping[int, float]
+) -> dict[int, str]:
+    """Of ``ranks``, those that were making calls as usual when their dumps were written, and whose
+    peers' dumps are later: they may have gone on since → the reason, as a sentence.
+    """
+    found: dict[int, str] = {}
+    latest = max(written.values(), default=0.0)
+    for rank in ranks:
+        last = _last_call(world.dumps[rank]) if rank in world.dumps and rank in written else None
+        if last is None:
+            continue
+        created, entry = last
+        age, before = written[rank] - created, latest - written[rank]
+        if not -_CLOCK <= age < _LONGEST or before < _INSTANT:
+            continue
+        usual = _INSTANT if age < _INSTANT else _interval(world, rank, entry)
+        if age < max(_INSTANT, usual) < before:
+            found[rank] = (
+                f"rank {rank}'s dump was written {before:.0f} s before the last one, "
+                f"{max(age, 0.0):.1f} s after a call of its own: it may have gone on since"
+            )
+    return found
 
 
 def why_too_young(waits: Waits, written: Mapping[int, float]) -> str:

@@ -29,6 +29,8 @@ def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> di
     made: dict[tuple[int, int], dict[int, Entry]] = {}
     for rank, latest in entries.items():
         for entry in latest:
+            if entry.op == "coalesced" and not entry.parts:
+                continue  # its parts are not in the dump: what was called is not known
             if (group := world.group_of(rank, entry)) is not None:
                 made.setdefault((group.id, entry.seq), {})[rank] = entry
     calls = (

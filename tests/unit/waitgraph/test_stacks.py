@@ -148,6 +148,7 @@ def test_a_few_that_wait_beside_a_crowd_that_hides_another_collective() -> None:
     assert looks(*crowd, fact(6), times=1).culprits == ()
     busy = [msgspec.structs.replace(one, active=True) for one in crowd]
     assert looks(*busy, fact(6)).culprits == ()
+    assert looks(*crowd, fact(6, operation="recv")).culprits == ()
 
 
 def test_two_groups_in_two_collectives_accuse_nobody() -> None:
@@ -333,6 +334,15 @@ def test_waiting_for_the_device_at_several_places_is_still_one_crowd() -> None:
         for r in range(6)
     ]
     assert ranks(looks(*crowd, elsewhere(6, "unknown", "parse (a.py:9)"))) == [6]
+
+
+def test_one_that_waits_for_its_device_at_another_line_than_the_crowd_is_not_apart() -> None:
+    crowd = [
+        elsewhere(r, "device-wait", "clip (optim.py:4)", waits_for_others=None) for r in range(7)
+    ]
+    logs = elsewhere(7, "device-wait", "log (train.py:9)", waits_for_others=None)
+    assert looks(*crowd, logs).culprits == ()
+    assert ranks(looks(*crowd, elsewhere(7, "unknown", "log (train.py:9)"))) == [7]
 
 
 @pytest.mark.parametrize("activity", ["device-wait", "compute"])

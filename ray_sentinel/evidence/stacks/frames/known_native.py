@@ -177,6 +177,15 @@ NATIVE: tuple[FramePattern, ...] = (
         r"|hrtimer_nanosleep|common_nsleep\w*|std::this_thread::sleep_\w+",
     ),
     FramePattern(
+        m.SIGNAL,
+        r"pause|sig(wait|waitinfo|timedwait|suspend)|signal_(pause|sig(wait|waitinfo|timedwait))\w*",
+    ),
+    FramePattern(
+        m.TYPING,
+        r"builtin_input\w*|PyOS_(Stdio)?Readline|my_fgets|readline_until_enter_or_signal"
+        r"|call_readline",
+    ),
+    FramePattern(
         m.CHILD, r"wait4|waitpid|waitid|wait3|os_wait\w*|do_wait|kernel_wait4|kernel_waitid"
     ),
     FramePattern(

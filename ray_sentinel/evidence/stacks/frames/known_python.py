@@ -274,6 +274,9 @@ PYTHON: tuple[FramePattern, ...] = (
     FramePattern(
         m.LOCK, r"__enter__|acquire\w*", r"(^|/)(threading|multiprocessing/synchronize)\.py$"
     ),
+    FramePattern(m.LOCK, r"acquire|_acquireLock", r"(^|/)logging/__init__\.py$"),
+    # A breakpoint() that was left in the code.
+    FramePattern(m.TYPING, r"_?cmdloop|interaction|raw_input", r"(^|/)(pdb|cmd|code)\.py$"),
     FramePattern(m.EVENT, r"wait|wait_for", r"(^|/)(threading|multiprocessing/synchronize)\.py$"),
     FramePattern(m.SLEEP, r"sleep\w*", r"(^|/)tenacity/\w+\.py$|(^|/)(backoff|retrying)\b"),
     FramePattern(

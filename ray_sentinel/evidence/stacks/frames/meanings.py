@@ -109,6 +109,8 @@ PROMPT = Meaning(
 NO_REQUEST = Meaning(activity="idle", label="idle: no request is there", level=2, waits=None)
 RAY = Meaning(activity="network-wait", label="waiting for Ray", level=2, waits=None)
 NETWORK = Meaning(activity="network-wait", label="waiting for the network", level=2)
+TYPING = Meaning(activity="input-wait", label="waiting for somebody to type")
+SIGNAL = Meaning(activity="sleep", label="waiting for a signal", level=2)
 FIFO = Meaning(activity="input-wait", label="waiting on a pipe or FIFO", level=2)
 OPEN = Meaning(activity="input-wait", label="opening a file or FIFO", level=2)
 READ = Meaning(activity="input-wait", label="reading from a file or pipe", level=2)

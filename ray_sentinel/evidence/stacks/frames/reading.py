@@ -1,10 +1,10 @@
 """One thread's frames, read: what it does, in whose hands it is, and where in the code.
 
-The innermost frame of the highest level decides (see ``meanings``), with two exceptions. The frame
-of a collective, or of whatever waits for the network, counts only if no user code runs inside it,
-because a hook or a request's handler that hangs there hangs by itself. And a compiler may have
-inlined ``take_gil`` away: CPython waits for its lock with a timed condition variable, and nothing
-else in CPython does.
+The innermost frame of the highest level decides (see ``meanings``), with three exceptions. The
+frame of a collective, or of whatever waits for the network, counts only if no user code runs inside
+it, because a hook or a request's handler that hangs there hangs by itself. A wait for the device
+inside a collective's own frames is that collective's. And a compiler may have inlined ``take_gil``
+away: CPython waits for its lock with a timed condition variable, and nothing else in CPython does.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ KERNEL: tuple[FramePattern, ...] = (
     ),
     FramePattern(
         m.SLEEP, r"do_nanosleep|hrtimer_nanosleep|common_nsleep\w*|sys_(clock_)?nanosleep"
+    ),
+    FramePattern(
+        m.SIGNAL, r"sys_pause|(do_)?sigtimedwait|sigsuspend|sys_rt_sig(timedwait|suspend)"
     ),
     FramePattern(m.CHILD, r"do_wait|kernel_wait4|kernel_waitid|sys_wait\w+"),
     FramePattern(
@@ -196,9 +199,11 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
         # A future waits on a condition, and a pool that ends waits for its threads: the outer frame
         # says whose wait it is.
         tells_whose = on_thread and (meaning.delegates == "pool" or meaning is m.NO_REQUEST)
-        if best is None or meaning.level > best[1].level or tells_whose:
+        # A collective may wait for the device itself: whoever looks only at Python sees that call.
+        of_call = best is not None and best[1] is m.DEVICE and meaning is m.COLLECTIVE
+        if best is None or meaning.level > best[1].level or tells_whose or of_call:
             best = (index, meaning)
-        if best[1].level >= 3:
+        if best[1].level >= 3 and best[1] is not m.DEVICE:
             break
     return best
 

@@ -53,6 +53,7 @@ def test_batch_has_the_state_of_its_closing_entry() -> None:
     assert [(entry.op, len(entry.parts)) for entry in pending] == [("coalesced", 2)]
     done = read(0, data([*parts, row(2, "nccl:coalesced", 0, 1, state="completed")]))
     assert done.pending == []
+    assert [entry.title for entry in done.last_done.values()] == [pending[0].title]
 
 
 def test_one_call_named_coalesced_is_no_batch() -> None:

@@ -137,3 +137,55 @@ def test_a_wrong_call_is_wrong_at_once() -> None:
     facts = after(dumps | {CULPRIT: msgspec.json.encode(wrong)}, 0.5, 5.0)
     assert [culprit.rank for culprit in facts.culprits] == [CULPRIT]
     assert facts.kind == "collective-mismatch"
+
+
+def as_of(dumps: dict[int, bytes], rank: int, rows: int) -> dict[int, bytes]:
+    """The dumps, that of ``rank`` from when it had completed only its first ``rows`` calls."""
+    dump = msgspec.json.decode(dumps[rank])
+    dump["entries"] = dump["entries"][:rows]
+    status = {"last_enqueued_collective": rows, "last_completed_collective": rows}
+    dump["pg_status"]["0"] |= status
+    return {**dumps, rank: msgspec.json.encode(dump)}
+
+
+def later(dump: bytes, seconds: float) -> bytes:
+    """The dump of a run that began so much later."""
+    told = msgspec.json.decode(dump)
+    for row in told["entries"]:
+        row["time_created_ns"] += int(seconds * 1e9)
+    return msgspec.json.encode(told)
+
+
+@pytest.mark.parametrize(("rank", "kind"), [(0, "not-enqueued"), (CULPRIT, "no-dump")])
+def test_what_an_earlier_run_has_left_is_not_compared(rank: int, kind: str) -> None:
+    now = {r: later(dump, 7_200.0) for r, dump in hang(0.01).items()}
+    left = as_of(hang(0.01), rank, 3)[rank]
+    facts = explain({**now, rank: left})
+    assert ([culprit.rank for culprit in facts.culprits], facts.kind) == ([CULPRIT], kind)
+    assert any(f"dump of rank {rank}" in line for line in facts.problems)
+    # A time-out is not between them: the job moved while it was dumped, or a clock is wrong.
+    soon = {r: later(dump, -100.0) for r, dump in hang(0.01).items() if r != rank}
+    assert explain({**soon, rank: left}).kind == "running"
+
+
+def test_ranks_that_only_an_earlier_larger_run_had_are_not_missed() -> None:
+    now = {r: later(dump, 7_200.0) for r, dump in hang(0.01).items()}
+    old = hang(0.01)[0].replace(b"[0, 1, 2, 3]", b"[0, 1, 2, 3, 4, 5]")
+    facts = explain({**now, 4: old, 5: old}, world_size=6)
+    assert [culprit.rank for culprit in facts.culprits] == [CULPRIT]
+
+
+@pytest.mark.parametrize(("earlier", "named"), [(0.0, [0, CULPRIT]), (40.0, [CULPRIT])])
+def test_a_dump_from_before_the_others_shows_nobody_stuck(earlier: float, named: list[int]) -> None:
+    """Rank 0 has call 5 pending, which its peers completed later."""
+    dumps = hang(0.01)
+    dump = msgspec.json.decode(dumps[0])
+    dump["entries"] = dump["entries"][:5]
+    dump["entries"][4] |= {"state": "scheduled", "retired": False}
+    dump["pg_status"]["0"] |= {"last_enqueued_collective": 5, "last_completed_collective": 4}
+    dumps[0] = msgspec.json.encode(dump)
+    written = {rank: START + CLOCKS[rank] + 50.0 for rank in dumps}
+    written[0] = START + (0.4 if earlier else 50.0)
+    facts = explain(dumps, written=written)
+    assert [culprit.rank for culprit in facts.culprits] == named
+    assert any("may have gone on" in line for line in facts.evidence) == bool(earlier)

@@ -40,6 +40,20 @@ ZERO3 = "deepspeed/runtime/zero/partition_parameters.py"
         (("exists mine/os.py:19", "find x.py:3"), "unknown", None, ""),
         (("__init__ megatron/core/datasets/indexed_dataset.py:50",), "input-wait", False, ""),
         (("acquire datasets/utils/_filelock.py:60",), "lock-wait", False, ""),
+        # CPython's own.
+        (("acquire logging/__init__.py:927", "handle logging/__init__.py:966"),
+         "lock-wait", False, ""),
+        (("cmdloop cmd.py:126", "interaction pdb.py:436", "loss x.py:3"), "input-wait", False, ""),
+        (("read", "builtin_input_impl", "ask x.py:3"), "input-wait", False, ""),
+        (("pause", "signal_pause", "hold x.py:3"), "sleep", False, ""),
+        # A wait for the device inside a collective, but not inside the user's code there.
+        (("cuStreamSynchronize", "barrier torch/distributed/distributed_c10d.py:4159"),
+         "collective-wait", True, "barrier"),
+        (("cuStreamSynchronize", "c10d::ProcessGroupNCCL::WorkNCCL::wait", "x x.py:3",
+          "all_gather torch/distributed/distributed_c10d.py:3390"),
+         "collective-wait", True, "all_gather"),
+        (("cuStreamSynchronize", "hook x.py:3", "barrier torch/distributed/distributed_c10d.py:9"),
+         "device-wait", None, ""),
     ],
 )  # fmt: skip
 def test_known_frames(
