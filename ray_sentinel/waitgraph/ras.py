@@ -288,6 +288,11 @@ class _RasVerdict:
                 "ranks of several communicators are behind and wait in none; they may wait for "
                 "each other's sends, which RAS does not count"
             )
+        if all(self._waits.ahead_of_all(one) for one, _ in held):
+            return (
+                "nobody in communicators of that size has launched so many: who did may have made "
+                "one call too many, and those behind have come as far as their equals"
+            )
         if any(too_young(looks, one.lead, CLEAR_LEAD) for one, _ in held):
             return (
                 "one poll and a lag of one: usual in a job that moves; a second poll some seconds "

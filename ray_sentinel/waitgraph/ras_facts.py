@@ -66,6 +66,8 @@ MAY_BE = "may be one of"
 _MOST_OPERATIONS = 12
 _MOST_ERRORS = 16
 _MOST_NAMED = 8
+_LEAST_LIKE = 2
+"""Least number of communicators of one size that show what is usual in them."""
 
 RankView = tuple[CommunicatorView, Member]
 Identity = Place | tuple[str, int]
@@ -78,6 +80,8 @@ class RasOperation:
 
     look: CommunicatorView
     node: WaitNode
+    kind: str
+    number: int
     next: tuple[Member, ...]
     """Those that lack no earlier one of its kind, and have not launched it."""
     last: tuple[Member, ...]
@@ -175,6 +179,22 @@ class RasWaits:
             )
             self._nodes[who] = node
         return node
+
+    def ahead_of_all(self, one: RasOperation) -> bool:
+        """Whether at most half of its communicator have launched an operation, and nobody in the
+        communicators of that size has launched so many of the kind: those who have may have made
+        one too many."""
+        mine = [m.counts.get(one.kind, 0) for m in self.counts[one.look.last.key].members]
+        inside = sum(count >= one.number for count in mine)
+        like = [
+            counts
+            for key, counts in self.counts.items()
+            if key != one.look.last.key
+            and counts.look.last.size == one.look.last.size
+            and one.kind in counts.kinds
+        ]
+        reached = (m.counts[one.kind] >= one.number for counts in like for m in counts.members)
+        return 2 * inside <= len(mine) and len(like) >= _LEAST_LIKE and not any(reached)
 
     def _state_gone(
         self,
@@ -454,6 +474,8 @@ class RasCounts:
                 RasOperation(
                     look=self.look,
                     node=WaitNode("operation", f"{self.look.last.key}:{kind}:{have + 1}"),
+                    kind=kind,
+                    number=have + 1,
                     next=tuple(launched[have]),
                     last=tuple(launched[more]),
                     lead=lead,
