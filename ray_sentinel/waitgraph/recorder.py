@@ -201,7 +201,8 @@ def _conclude(
         findings.culprits.clear()
         remarks.append("dumps of a version before 2.0 do not show enough of transfers and groups")
         return "cannot-tell", remarks
-    if findings.culprits and (young := why_too_young(waits, written)):
+    suspected = findings.culprits or findings.mismatch
+    if suspected and (young := why_too_young(waits, written)):
         remarks.append(young)
         return _acquit_the_standing(world, findings), remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]

@@ -209,7 +209,8 @@ class _StacksVerdict:
         if len(places) == 1 and still and not self._unread and not transfers:
             told = f"{_count(may)} of {len(self._ranks)} stand in one place: {_labels(may)}"
             yield _Supposition("hidden", may, waits, [told, self._waiting])
-        if len(places) == 1 or _count(may) <= 2:
+        by_device = transfers and any(s.fact.activity == "device-wait" for s in may)
+        if (len(places) == 1 or _count(may) <= 2) and not by_device:
             yield _Supposition("may not wait", waits, may, [self._waiting])
 
     def _past_the_loop(self) -> Iterator[_Supposition]:

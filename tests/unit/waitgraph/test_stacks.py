@@ -151,6 +151,12 @@ def test_a_few_that_wait_beside_a_crowd_that_hides_another_collective() -> None:
     assert looks(*crowd, fact(6, operation="recv")).culprits == ()
 
 
+def test_beside_those_who_receive_one_that_waits_for_its_device_is_not_named() -> None:
+    device = elsewhere(7, "device-wait", waits_for_others=None)
+    assert looks(*(fact(r, operation="recv") for r in range(7)), device).culprits == ()
+    assert ranks(looks(*(fact(r) for r in range(7)), device)) == [7]
+
+
 def test_two_groups_in_two_collectives_accuse_nobody() -> None:
     other = [
         fact(r, operation="all_gather", signature=(*REDUCE[:2], "all_gather (torch/d.py:9)"))
