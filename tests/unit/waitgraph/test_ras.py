@@ -71,6 +71,22 @@ def test_who_makes_the_calls_of_two_communicators_in_another_order_is_named(node
     assert (facts.kind, [one.rank for one in facts.culprits]) == ("collective-mismatch", [2])
 
 
+@pytest.mark.parametrize(("others", "named"), [(0, []), (1, [3])])
+def test_who_alone_has_launched_so_many_may_have_made_one_too_many(
+    others: int, named: list[int]
+) -> None:
+    """Of a communicator of two, one has launched a call and the other has not."""
+    job = Job(5, 2, 4, "tp")
+    job.run(20)
+    data = [comm for comm in job.comms if len(comm.seats) == 2]
+    assert len(data) > 2
+    (mine,) = (comm for comm in data if any(seat.peer.world == 3 for seat in comm.seats))
+    for comm in data:
+        comm.launch("AllReduce", others if comm is not mine else 0)
+    mine.launch("AllReduce", 1, but=(3,))
+    assert [one.rank for one in twice(job).culprits] == named
+
+
 @pytest.mark.parametrize("behind", [(), (3,)])
 def test_where_only_the_error_of_a_peer_is_reported_nobody_is_named(behind: tuple[int]) -> None:
     """The peer has gone, and RAS does not list it any more: the job neither runs nor is whole."""
