@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 MAX_REQUEST = 16 << 10
 """Most bytes of a request's head; a longer one is refused with status 431."""
 MAX_CONNECTIONS = 256
-"""Most connections at one time; for a further one, the one that has idled longest is cut."""
+"""Most connections at one time; for a further one, the one is cut that has waited longest for a
+whole request."""
 REQUEST_SECONDS = 10.0
 """Seconds that a request may take to arrive once it has begun, and that a client may take to accept
 the answer."""
@@ -114,7 +115,7 @@ class Server:
         self._guard = guard
         self._connections: set[asyncio.Task[None]] = set()
         self._idle: dict[asyncio.Task[None], None] = {}
-        """Connections that wait for a request, longest first."""
+        """Connections that wait for a whole request, longest first."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Event | None = None
         self._started: Future[None] = Future()
@@ -208,7 +209,8 @@ class Server:
                 writer.transport.abort()
 
     def _make_room(self) -> None:
-        """Cut the connection that has idled longest, or any: a new one may be the scraper's."""
+        """Cut the connection that has waited longest for a whole request, or any: a new one may be
+        the scraper's."""
         oldest = next(iter(self._idle or self._connections))
         self._forget(oldest)
         oldest.cancel()
@@ -225,11 +227,15 @@ class Server:
         while keep:
             try:
                 self._idle[task] = None
-                first = await asyncio.wait_for(reader.read(1), patience)
-                self._idle.pop(task, None)
-                if not first:
-                    return
-                request, keep = parse(first + await _rest(reader))
+                try:
+                    first = await asyncio.wait_for(reader.read(1), patience)
+                    if not first:
+                        return
+                    # Who sends a request byte by byte is as much in the way as who sends none.
+                    head = first + await _rest(reader)
+                finally:
+                    self._idle.pop(task, None)
+                request, keep = parse(head)
                 if unencrypted:
                     raise BadRequestError(400, "this port speaks HTTPS only: use https://")
                 response, bodyless = await self._guarded(request), request.method == "HEAD"

@@ -276,6 +276,27 @@ def test_more_connections_than_allowed_do_not_keep_a_scraper_out(
         connection.close()
 
 
+def test_requests_that_are_never_whole_do_not_keep_a_scraper_out(
+    exporter: PrometheusExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 20)
+
+    def begun() -> socket.socket:
+        connection = socket.create_connection(place(exporter), timeout=10)
+        connection.sendall(b"GET /metr")
+        return connection
+
+    slow = [begun() for _ in range(20)]
+    assert get(exporter)[0] == 200
+    with socket.create_connection(place(exporter), timeout=10) as scraper:
+        slow += [begun() for _ in range(10)]
+        assert get(exporter)[0] == 200
+        scraper.sendall(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")
+        assert scraper.recv(100).startswith(b"HTTP/1.1 200")
+    for connection in slow:
+        connection.close()
+
+
 def test_many_scrapers_at_once_while_publishing(exporter: PrometheusExporter) -> None:
     failures: list[object] = []
 
