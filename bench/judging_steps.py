@@ -161,6 +161,9 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "cut short": Step(
             f"{_S}_is_cut_short", gives(False), "a stack without its native frames is the same"
         ),
+        "devices alike": Step(
+            f"{_S}_waits_alike", gives(False), "another line of a wait for the device is the same"
+        ),
     },
     "Stacks: what is seen of one, and why nobody is named": {
         "lasts": Step(
@@ -247,6 +250,10 @@ _ROOMS: dict[str, dict[str, Step]] = {
             f"{_R}unlike", gives({}), "a call unlike its peers', of jobs that moved or waited"
         ),
         "moving": Step(f"{_R}moving", gives(""), "dumps of different moments"),
+        "earlier run": Step(f"{_R}left_over", gives({}), "a dump that an earlier run has left"),
+        "dumped too soon": Step(
+            f"{_R}dumped_too_soon", gives({}), "its dump is older than its peers', and it went on"
+        ),
         "moved since": Step(f"{_R}moved_since", gives([]), "it went on since earlier dumps"),
         "too young": Step(f"{_R}why_too_young", gives(""), "no wait is older than usual"),
         "interval": Step(f"{_FR}motion:_interval", gives(0.0), "how seldom a call is made"),
@@ -281,6 +288,9 @@ _ROOMS: dict[str, dict[str, Step]] = {
         ),
         "contradicting": Step(
             f"{_FR}waits:contradicting", gives([]), "completed another call under its number"
+        ),
+        "parts of a batch": Step(
+            f"{_FR}dump:_with_parts", passes(0), "what a completed batch of calls was made of"
         ),
         "inside differ": Step(
             f"{_FR}waits:differ", gives(False), "calls that differ explain the wait, not the silent"
@@ -352,6 +362,9 @@ _ROOMS: dict[str, dict[str, Step]] = {
             f"{_RASF}_of_the_unnamed", gives(()), "a rank may be among those not named"
         ),
         "moving": Step(f"{_RASF}_moving", gives(set()), "who was seen going on"),
+        "ahead of all": Step(
+            f"{_RASF}ahead_of_all", gives(False), "who is ahead may have made one call too many"
+        ),
     },
     "The live judge: what is weighed": {
         "findings": Step(f"{_SU}_from_findings", gives(None), "what rules have proven"),

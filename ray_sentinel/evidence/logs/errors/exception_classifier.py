@@ -71,11 +71,14 @@ class ExceptionClassifier:
 
     def by_module(self, kind: str, found: SignatureMatch) -> SignatureMatch:
         """``found`` for an exception's line without a traceback, or the entry of the service whose
-        client defines the exception if ``found`` says only that a connection failed."""
+        client defines the exception if ``found`` says only that a connection failed. Where ranks
+        meet or are in a collective, its words say more than where it is defined."""
         if found.signature.kind not in _OF_NO_SERVICE:
             return found
         service = self._catalogue.search_frames((_module(kind),), connections=True)
-        return found if service is None else SignatureMatch(service, {})
+        if service is None or service.peer_lost or service.kind == found.signature.kind:
+            return found
+        return SignatureMatch(service, {})
 
     def groups(
         self, found: SignatureMatch, chosen: Raised, lines: Sequence[ScannedLine]
