@@ -384,6 +384,9 @@ def main() -> int:
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
+    known = STEPS.keys() | {step.room for step in STEPS.values()}
+    if unknown := sorted({*(args.only or ())} - known):
+        parser.error(f"--only: no step and no room is called {', '.join(unknown)}; see STEPS")
     load(args.seeds, args.drawn, args.incidents, tests=not args.no_stories)
     asked = [(n,) for n, step in STEPS.items() if not args.only or {n, step.room} & {*args.only}]
     lose = partial(losses, jobs=args.jobs, cases=args.cases)
