@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Figure, FigureTable, Inventory
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
-from ray_sentinel.report.words import moment, percent
+from ray_sentinel.report.words import duration, moment, percent
 from ray_sentinel.text import clean
 
 MAX_HOSTS = 8
@@ -52,7 +52,7 @@ def _head(diagnosis: Diagnosis, inventory: Inventory) -> str:
     return "\n".join(
         (
             f"**Analysis type:** {cell(diagnosis.analysis)}  ",
-            f"**Time window:** {moment(start)} to {moment(end)} ({span(end - start)})  ",
+            f"**Time window:** {moment(start)} to {moment(end)} ({duration(end - start)})  ",
             f"**Nodes:** {len(inventory.hosts)} ({hosts})  ",
             f"**Outcome:** {diagnosis.outcome} (confidence {percent(diagnosis.confidence)})",
         )
@@ -140,12 +140,3 @@ def _stock(inventory: Inventory) -> str:
     if inventory.steps is not None:
         lines.append(f"steps {inventory.steps[0]:.0f} to {inventory.steps[1]:.0f}")
     return _bullets([*lines, *inventory.missing, *inventory.warnings])
-
-
-def span(seconds: float) -> str:
-    """A duration for people."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -17,7 +17,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.progress import reader
 from ray_sentinel.progress.discovery import ownership
 from ray_sentinel.progress.discovery.environment import RECORD_DIR_VARIABLE
-from ray_sentinel.progress.discovery.ownership import MOST_OF_OTHERS as MOST_RANKS
+from ray_sentinel.progress.discovery.ownership import MOST_RANKS
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import MOST_OF_OTHERS, MOST_SAID, RecordReader

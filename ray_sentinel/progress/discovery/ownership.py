@@ -23,7 +23,7 @@ from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.proc.processes import Process
 from ray_sentinel.trusted_path import trusted_uids
 
-MOST_OF_OTHERS = 256
+MOST_RANKS = 256
 """Most ranks of each other user that are watched on one node: those that were started first.
 Anybody can start any number of them, and each costs a reader of its state, a record and a line of
 each report."""
@@ -140,13 +140,13 @@ class Users:
         watched: Counter[frozenset[int]] = Counter()
         for item in sorted(found, key=lambda item: (item.process.start, item.process.pid)):
             if item.job not in jobs:
-                if watched[item.process.users] < MOST_OF_OTHERS:
+                if watched[item.process.users] < MOST_RANKS:
                     watched[item.process.users] += 1
                     yield item
                 elif not self._full_said:
                     self._full_said = True
                     self.problems.append(
-                        f"another user runs more than {MOST_OF_OTHERS} processes that say that "
+                        f"another user runs more than {MOST_RANKS} processes that say that "
                         "they are ranks: those that were started later are not watched"
                     )
                 continue

@@ -83,15 +83,11 @@ class TestNamed:
         assert told in texts
         assert not any("KeyError" in text for text in texts)
 
-    def test_one_whose_thread_keeps_the_gil(self) -> None:
-        story = thread_spins()
-        incident, (culprit,) = story.incident(), story.culprits()
-        assert (incident.kind, culprit.method) == ("actor-stuck", "Rollout.generate")
-        assert incident.confirmed_at is not None
-        assert incident.confirmed_at - ray_story.START - WARM < 40.0
-
-    def test_one_whose_thread_has_not_run(self) -> None:
-        story = thread_stands()
+    @pytest.mark.parametrize("play", [thread_spins, thread_stands])
+    def test_one_whose_thread_keeps_the_gil_or_has_not_run(
+        self, play: Callable[[], RayStory]
+    ) -> None:
+        story = play()
         incident, (culprit,) = story.incident(), story.culprits()
         assert (incident.kind, culprit.method) == ("actor-stuck", "Rollout.generate")
         assert incident.confirmed_at is not None
