@@ -135,7 +135,7 @@ class SimulatedNode:
             RankSnapshot(
                 rank=rank,
                 process=_stopped if rank.id.rank in self.stopped else _process(rank.id.rank, done),
-                progress=_progress(rank.id.rank, done, start, second),
+                progress=_progress(rank.id.rank, done, start),
             )
             for rank in self.ranks
         )
@@ -177,7 +177,7 @@ def _process(rank: int, done: int) -> ProcessState:
     )
 
 
-def _progress(rank: int, done: int, start: float, second: int) -> Progress:
+def _progress(rank: int, done: int, start: float) -> Progress:
     place = (rank * 61 + done) % (len(STEPS) - RING)
     took = STEPS[place : place + RING]
     return Progress(
@@ -189,7 +189,6 @@ def _progress(rank: int, done: int, start: float, second: int) -> Progress:
         phase="train",
         phase_since=start,
         scalars={"loss": 2.0 / took[0], "grad_norm": took[1] / 3},
-        interpreter_ran_at=start + second - took[2] / 5,
         companion_tid=4_000_000 + rank,
         attached_at=start,
     )

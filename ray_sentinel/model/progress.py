@@ -61,8 +61,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = ""
     phase_since: float | None = None
     scalars: dict[str, float] = {}
-    interpreter_ran_at: float | None = None
-    """When the companion thread last made a stamp, which it can only do while it gets the GIL."""
     companion_tid: int | None = None
     last_words: LastWords | None = None
     attached_at: float | None = None
@@ -87,14 +85,11 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
     main_sleeps: int = 0
     """How often the main thread went to sleep by itself (``voluntary_ctxt_switches``)."""
     threads: int = 0
-    runnable_threads: int = 0
     rss_bytes: int = 0
     io_bytes: int = 0
     """Bytes read and written by system calls (rchar + wchar); 0 where unreadable."""
     frozen: bool = False
     """Whether its cgroup is frozen."""
-    blocked_threads: tuple[tuple[int, str], ...] = ()
-    """(tid, wchan) of each thread in D state."""
     interpreter: InterpreterState = "unknown"
     """The interpreter's state, judged from the companion thread's stamp and scheduler state."""
     tracer_pid: int = 0

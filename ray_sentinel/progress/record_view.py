@@ -128,7 +128,6 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
             phase=self.note.name if self.note else "",
             phase_since=_moment(self.note.since, offset) if self.note else None,
             scalars=dict(zip(self.names[: record.MAX_SCALARS], values, strict=False)),
-            interpreter_ran_at=_moment(self.stamp, offset) if self.stamp else None,
             companion_tid=self.companion_tid or None,
             last_words=self._last_words(offset),
             attached_at=_moment(self.header.made_monotonic, offset),

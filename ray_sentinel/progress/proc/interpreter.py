@@ -6,11 +6,13 @@ stamp that grows old with the companion in a futex means that the holder does no
 it is in C, spinning or asleep. Two situations look alike and are distinguished by the run queues: a
 companion that waits for a CPU and so cannot even try, and a holder that wants to run Python but
 gets no CPU. A companion that was put on a CPU several times since its stamp, and did not stamp,
-lacks the lock and not the CPU. A holder that spins in C on a crowded machine goes on getting a
-little CPU while stamps are missing; one that was throttled got its last before that. The kernel
-adds a wait to a thread's account only when it ends, so a thread that was runnable in two looks and
-did not run in between waited, too, and one that is runnable now may have waited whenever it did not
-run.
+lacks the lock and not the CPU. A holder that waits for a CPU can release nothing, so that time does
+not count: the lock is held if it was kept for a second in which every thread of the process either
+slept or ran. On a crowded machine a busy holder takes long to fill that second, and should: an
+import compiles a large file in a third of a second, which becomes several where 25 threads share
+two CPUs. The kernel adds a wait to a thread's account only when it ends, so a thread that was
+runnable in two looks and did not run in between waited, too, and of one that is runnable now only
+what it ran is sure.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ STALE_AFTER = 3 * STAMP_INTERVAL
 STARVED_SHARE = 0.5
 """Share of the time that a starved thread waits for a CPU at least."""
 IDLE_SHARE = 0.02
-"""Share of a CPU that a starved process gets at most: with more, the holder of the lock would have
-come to the point where it releases it."""
+"""Share of a CPU that a starved process gets at most."""
+HELD_SECONDS = 0.9
+"""Seconds that count after which the lock is held: from when the next stamp was due until three are
+missing, less the moments that threads wait for a CPU on an idle machine."""
 FEW_RUNS = 2
 """How often a thread may have been put on a CPU and still count as a sleeper, which is woken once,
 at the end of its sleep. A waiter for the lock is put on a CPU 200 times a second, unless it is
@@ -61,13 +65,12 @@ def waited(now: ThreadSample, before: ThreadSample) -> float | None:
     return now.delay_seconds - before.delay_seconds
 
 
-def may_have_waited(now: ThreadSample, before: ThreadSample) -> float | None:
-    """The most seconds between two looks for which a thread can have waited for a CPU, including a
-    wait that is still going on; None if unknown."""
-    told = waited(now, before)
-    if told is None or now.state != "R":
-        return told
-    return now.at - before.at - ((now.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0))
+def not_waited(now: ThreadSample, before: ThreadSample) -> float:
+    """Seconds between two looks for which a thread certainly did not wait for a CPU: it slept, or
+    it ran. Without schedstat, a thread that sleeps now counts as one that slept."""
+    if now.state == "R":
+        return (now.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0)
+    return now.at - before.at - (waited(now, before) or 0.0)
 
 
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,11 +81,6 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """Largest share of that time that any thread waited for a CPU, the companion excepted."""
     cpu_share: float
     """CPU time of all threads together, divided by that time; an upper bound."""
-    most_waited_share: float = 0.0
-    """``waited_share`` with the waits that are not over, which the kernel does not report yet."""
-    fresh: bool = False
-    """Whether that time began before enough stamps were missing. On a crowded machine the companion
-    may have stamped late by itself, and the process may have lost its CPU since."""
 
 
 def interpreter_state(
@@ -93,14 +91,15 @@ def interpreter_state(
     scheduling: Scheduling | None = None,
     *,
     runs: int | None = None,
-    seen_held: bool = False,
+    counted: float = 0.0,
     frozen: bool = False,
 ) -> InterpreterState:
     """Judge from the age of the stamp (seconds) and from the companion's scheduler state.
 
     ``state`` is the process's letter, ``before`` the last look at the same companion, ``runs`` how
-    often it was put on a CPU since it last stamped, ``seen_held`` whether the lock was seen held
-    since then: what was proven stays proven. "unknown" wherever two readings are possible.
+    often it was put on a CPU since it last stamped, ``counted`` for how many seconds since the next
+    stamp was due no thread of the process waited for a CPU. "unknown" wherever two readings are
+    possible.
     """
     if stamp_age is None or stamp_age < -CLOCK_SLACK:
         return "unknown"
@@ -112,10 +111,7 @@ def interpreter_state(
         return "unknown"
     if _lacks_cpu(companion, before, runs) or _holder_lacks_cpu(scheduling):
         return "starved"
-    if _holder_may_lack_cpu(scheduling) and not seen_held:
-        # It may have lost its CPU between two looks: the next one will show.
-        return "unknown"
-    if _waits_for_lock(companion, runs):
+    if counted >= HELD_SECONDS and _waits_for_lock(companion, runs):
         return "gil-held"
     return "unknown"
 
@@ -138,18 +134,13 @@ def _holder_lacks_cpu(scheduling: Scheduling | None) -> bool:
     )
 
 
-def _holder_may_lack_cpu(scheduling: Scheduling | None) -> bool:
-    return (
-        scheduling is not None
-        and max(scheduling.waited_share, scheduling.most_waited_share) >= STARVED_SHARE
-        and scheduling.fresh
-    )
-
-
 def _waits_for_lock(companion: ThreadSample, runs: int | None) -> bool:
+    # One that has just come from its sleep has not asked for the lock yet.
+    if runs is not None and runs <= FEW_RUNS:
+        return False
     if "futex" in companion.wchan:
         return True
     # Caught between two waits of 5 ms, or where wchan is hidden: only a waiter for the lock runs
     # again and again without stamping.
     between = companion.state == "R" or not companion.wchan
-    return between and companion.state in ("R", "S") and runs is not None and runs > FEW_RUNS
+    return between and companion.state in ("R", "S") and runs is not None

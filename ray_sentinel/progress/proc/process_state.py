@@ -1,8 +1,6 @@
 """The state of a rank in ``/proc`` at one moment, and for how long it has not changed.
 
-A healthy rank costs a few small files. Its threads are walked only where something may be wrong:
-its stamp is old, its training thread has not been on a CPU for a while, or it is stopped or
-blocked.
+A healthy rank costs a few small files. Its threads are all looked at only while its stamp is old.
 """
 
 from __future__ import annotations
@@ -20,14 +18,14 @@ from ray_sentinel.progress.proc.interpreter import (
     Scheduling,
     ThreadSample,
     interpreter_state,
-    may_have_waited,
+    not_waited,
     waited,
 )
 from ray_sentinel.progress.proc.proc_stat import Key, SchedStat, Stat, parse_schedstat, parse_stat
 from ray_sentinel.progress.record import STAMP_INTERVAL
 
-WALK_AFTER = 2.0
-"""Seconds without a CPU after which a rank's threads are looked at."""
+QUIET_SECONDS = 2.0
+"""Seconds without a CPU after which a freezer or a tracer is looked for."""
 MAX_THREADS = 2048
 """Most threads of one process that are looked at."""
 WINDOW = 0.8
@@ -65,24 +63,20 @@ class _Memory(msgspec.Struct, kw_only=True):
     stamp: float = 0.0
     stamped_switches: int | None = None
     """How often the companion had been put on a CPU when this stamp was first seen."""
-    held_stamp: float = 0.0
-    """The stamp after which the lock was last seen held."""
+    counted: float = 0.0
+    """Seconds, from when the stamp after this one was due until the last look, for which no thread
+    waited for a CPU."""
 
     def before(self, now: float) -> _Look | None:
         """The newest look that is a ``WINDOW`` old, or the oldest; None at first sight."""
         old = [look for look in self.looks if now - look.at >= WINDOW]
         return old[-1] if old else self.looks[0] if self.looks else None
 
-    def add(self, look: _Look) -> None:
-        """Remember a look, unless another was taken just before it."""
+    def add(self, look: _Look, counted: float) -> None:
+        """Remember a look and what counts until it, unless another was taken just before it."""
         if not self.looks or look.at - self.looks[-1].at >= APART:
             self.looks.append(look)
-
-
-class _Walk(msgspec.Struct, kw_only=True):
-    runnable: int = 0
-    blocked: list[tuple[int, str]] = []
-    threads: dict[int, ThreadSample] = {}
+            self.counted = counted
 
 
 class _Sight(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +88,12 @@ class _Sight(msgspec.Struct, frozen=True, kw_only=True):
     sleeps: int
     """How often the training thread went to sleep by itself."""
     companion: ThreadSample | None
-    walk: _Walk
+    threads: dict[int, ThreadSample]
+    """By tid; all of them where the stamp is old, else the two above."""
     quiet: float
     """Seconds since the training thread was last seen to move."""
     suspicious: bool
-    """Whether something may be wrong, so that its threads were looked at."""
+    """Whether something may be wrong."""
     frozen: bool
 
 
@@ -141,32 +136,31 @@ class StateReader:
     def _see(
         self, stat: Stat, memory: _Memory, now: float, tid: int, companion_tid: int, stamp: float
     ) -> _Sight:
-        """Sample the process and, if something may be wrong, all of its threads."""
+        """Sample the process and, if its stamp is old, all of its threads."""
         pid = stat.pid
         thread = self._thread(pid, tid, now) or self._thread(pid, pid, now)
         quiet = _quiet(memory, stat, thread, tid, now)
-        suspicious = (
-            quiet >= WALK_AFTER or stat.state in HELD or (stamp != 0 and now - stamp >= STALE_AFTER)
-        )
-        walk = self._walk(pid, now) if suspicious else _Walk(runnable=int(stat.state == "R"))
+        late = stamp != 0 and now - stamp >= STALE_AFTER
+        suspicious = late or quiet >= QUIET_SECONDS or stat.state in HELD
+        threads = self._threads(pid, now) if late else {}
         frozen = suspicious and self._freezer.is_frozen(pid, thread.wchan if thread else "")
         companion = self._thread(pid, companion_tid, now) if companion_tid else None
         for seen, number in ((thread, tid), (companion, companion_tid)):
             if seen is not None:
-                walk.threads[number] = seen
+                threads[number] = seen
         return _Sight(
             stat=stat,
             thread=thread,
             sleeps=self._number(f"{pid}/task/{tid}/status", "voluntary_ctxt_switches"),
             companion=companion,
-            walk=walk,
+            threads=threads,
             quiet=quiet,
             suspicious=suspicious,
             frozen=frozen,
         )
 
     def _state(self, sight: _Sight, interpreter: InterpreterState) -> ProcessState:
-        stat, thread, walk = sight.stat, sight.thread, sight.walk
+        stat, thread = sight.stat, sight.thread
         return ProcessState(
             state=stat.state,
             wchan=thread.wchan if thread else "",
@@ -175,11 +169,9 @@ class StateReader:
             main_switches=(thread.switches if thread else None) or 0,
             main_sleeps=sight.sleeps,
             threads=stat.threads,
-            runnable_threads=walk.runnable,
             rss_bytes=stat.rss_bytes,
             io_bytes=self._io(stat.pid),
             frozen=sight.frozen,
-            blocked_threads=tuple(walk.blocked),
             interpreter=interpreter,
             tracer_pid=self._number(f"{stat.pid}/status", "TracerPid") if sight.suspicious else 0,
         )
@@ -198,22 +190,13 @@ class StateReader:
             switches=sched.switches if sched else None,
         )
 
-    def _walk(self, pid: int, now: float) -> _Walk:
-        walk = _Walk()
+    def _threads(self, pid: int, now: float) -> dict[int, ThreadSample]:
         try:
             tids = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]
         except OSError:
-            return walk
-        for tid in tids[:MAX_THREADS]:
-            thread = self._thread(pid, tid, now)
-            if thread is None:
-                continue
-            walk.threads[tid] = thread
-            if thread.state == "R":
-                walk.runnable += 1
-            elif thread.state == "D":
-                walk.blocked.append((tid, thread.wchan))
-        return walk
+            return {}
+        found = {tid: self._thread(pid, tid, now) for tid in tids[:MAX_THREADS]}
+        return {tid: thread for tid, thread in found.items() if thread is not None}
 
     def _number(self, name: str, key: str) -> int:
         """A number from a file in the form of ``status``; 0 if it is not there."""
@@ -267,21 +250,23 @@ def _judge(
     sight: _Sight, memory: _Memory, now: float, companion_tid: int, stamp: float
 ) -> InterpreterState:
     """Whether the interpreter runs, judged by this look and earlier ones; remembers this one."""
-    look = _Look(now, sight.stat.cpu_seconds, sight.walk.threads)
+    look = _Look(now, sight.stat.cpu_seconds, sight.threads)
     before = memory.before(now)
+    runs = _runs(memory, sight.companion, stamp)
+    counted = memory.counted
+    if memory.looks:
+        counted += _counted(look, memory.looks[-1], stamp, companion_tid)
     state = interpreter_state(
         now - stamp if stamp else None,
         sight.stat.state,
         sight.companion,
         before.threads.get(companion_tid) if before else None,
         _scheduling(look, before, stamp, companion_tid) if before else None,
-        runs=_runs(memory, sight.companion, stamp),
-        seen_held=memory.held_stamp == stamp,
+        runs=runs,
+        counted=counted,
         frozen=sight.frozen,
     )
-    if state == "gil-held":
-        memory.held_stamp = stamp
-    memory.add(look)
+    memory.add(look, counted)
     return state
 
 
@@ -298,7 +283,7 @@ def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int 
     """How often the companion got a CPU since its stamp was first seen."""
     switches = companion.switches if companion is not None else None
     if stamp != memory.stamp:
-        memory.stamp, memory.stamped_switches = stamp, switches
+        memory.stamp, memory.stamped_switches, memory.counted = stamp, switches, 0.0
     if switches is None or memory.stamped_switches is None:
         return None
     return switches - memory.stamped_switches
@@ -306,21 +291,28 @@ def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int 
 
 def _scheduling(look: _Look, before: _Look, stamp: float, companion_tid: int) -> Scheduling | None:
     """What happened between two looks, restricted to the time after the next stamp was due."""
-    early = max(0.0, stamp + STAMP_INTERVAL - before.at)
-    seconds = look.at - before.at - early
+    seconds = look.at - max(before.at, stamp + STAMP_INTERVAL)
     if seconds <= 0:
         return None
-    both = [
+    waits = [waited(now, then) or 0.0 for now, then in _in_both(look, before, companion_tid)]
+    used = look.cpu_seconds - before.cpu_seconds
+    return Scheduling(waited_share=max(waits, default=0.0) / seconds, cpu_share=used / seconds)
+
+
+def _counted(look: _Look, before: _Look, stamp: float, companion_tid: int) -> float:
+    """Seconds between two looks, and since the next stamp was due, for which no thread waited for
+    a CPU. What a thread ran before counts as not run since."""
+    early = max(0.0, stamp + STAMP_INTERVAL - before.at)
+    spans = [not_waited(now, then) for now, then in _in_both(look, before, companion_tid)]
+    return max(0.0, min(spans, default=0.0) - early)
+
+
+def _in_both(
+    look: _Look, before: _Look, companion_tid: int
+) -> list[tuple[ThreadSample, ThreadSample]]:
+    """The threads that both looks show, now and then, but for the companion."""
+    return [
         (thread, before.threads[tid])
         for tid, thread in look.threads.items()
         if tid != companion_tid and tid in before.threads
     ]
-    waits = [waited(now, then) or 0.0 for now, then in both]
-    most = [may_have_waited(now, then) or 0.0 for now, then in both]
-    used = look.cpu_seconds - before.cpu_seconds
-    return Scheduling(
-        waited_share=max(waits, default=0.0) / seconds,
-        most_waited_share=max(most, default=0.0) / seconds,
-        cpu_share=used / seconds,
-        fresh=before.at < stamp + STALE_AFTER,
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from tests.support.ranks import DEADLINE, Ranks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
+
+_PIN = "import os; os.sched_setaffinity(0, {{{}}})"
 
 
 @pytest.fixture
@@ -90,6 +93,32 @@ def test_the_interpreter_lock_is_held(ranks, fault):
         assert ranks.of(process).process.interpreter == "gil-held"
 
 
+def test_a_holder_that_hardly_gets_a_cpu_is_given_time(ranks):
+    """Who gets a quarter of a CPU needs four seconds for what else takes one."""
+    process = ranks.start("gil-spin")
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    cpu = max(os.sched_getaffinity(0))
+    busy = subprocess.Popen([sys.executable, "-c", f"{_PIN.format(cpu)}\nwhile True: pass"])
+    try:
+        # For its main thread alone: the companion gets its CPU, and asks for the lock.
+        os.sched_setaffinity(process.pid, {cpu})
+        os.setpriority(os.PRIO_PROCESS, process.pid, 5)
+        ran: dict[str, float] = {}
+
+        def held() -> bool:
+            seen = ranks.of(process).process
+            if seen.interpreter == "runs" or "gil-held" not in ran:
+                ran[seen.interpreter] = seen.main_cpu_seconds
+            return "gil-held" in ran
+
+        ranks.until(held, "the lock is held", every=0.3)
+        assert ran["gil-held"] - ran["runs"] > 0.4
+        assert ran["unknown"] > ran["runs"], "it was not proven at once"
+    finally:
+        busy.kill()
+        busy.wait()
+
+
 def test_a_sleeping_rank_runs_its_interpreter_and_is_quiet(ranks):
     process = ranks.start("sleep")
     ranks.until(lambda: ranks.stepping(process), "steps")
@@ -122,7 +151,7 @@ def test_blocked_in_the_kernel(ranks):
     ranks.until(lambda: ranks.stepping(process), "steps")
     ranks.until(lambda: ranks.of(process).process.state == "D", "D state")
     seen = ranks.of(process).process
-    assert seen.blocked_threads[0][0] == process.pid
+    assert seen.wchan
     assert not seen.frozen
 
 

@@ -267,7 +267,6 @@ def test_every_field_of_a_rank_is_told() -> None:
         "process": ProcessState(
             state="R",
             wchan="w",
-            blocked_threads=((1, "x"),),
             frozen=True,
             interpreter="starved",
             tracer_pid=3,

@@ -3,9 +3,11 @@
 import pytest
 
 from ray_sentinel.progress.proc.interpreter import (
+    HELD_SECONDS,
     Scheduling,
     ThreadSample,
     interpreter_state,
+    not_waited,
     waited,
 )
 
@@ -16,6 +18,7 @@ def sample(at=10.0, state="S", wchan="futex_wait", delay=0.0, switches=100) -> T
 
 BEFORE = sample(at=9.0, wchan="hrtimer_nanosleep", delay=0.0, switches=0)
 QUIET = Scheduling(waited_share=0.01, cpu_share=0.0)
+LONG = HELD_SECONDS
 
 
 def test_a_fresh_stamp_needs_no_look():
@@ -43,23 +46,38 @@ def test_a_stamp_from_the_future_tells_nothing():
 @pytest.mark.parametrize("wchan", ["futex_wait", "futex_wait_queue", "futex_wait_queue_me"])
 @pytest.mark.parametrize("before", [None, BEFORE])
 def test_waiting_in_a_futex_is_waiting_for_the_lock(wchan, before):
-    assert interpreter_state(3.0, "S", sample(wchan=wchan), before) == "gil-held"
+    assert interpreter_state(3.0, "S", sample(wchan=wchan), before, counted=LONG) == "gil-held"
+
+
+def test_a_lock_is_held_once_it_was_kept_for_long_enough_by_threads_that_had_a_cpu():
+    kept = {"runs": 200}
+    assert interpreter_state(9.0, "R", sample(), BEFORE, QUIET, **kept) == "unknown"
+    assert interpreter_state(9.0, "R", sample(), BEFORE, QUIET, **kept, counted=0.8) == "unknown"
+    assert interpreter_state(9.0, "R", sample(), BEFORE, QUIET, **kept, counted=1.0) == "gil-held"
+
+
+def test_a_companion_that_has_just_come_from_its_sleep_has_not_asked_yet():
+    assert interpreter_state(3.0, "R", sample(), BEFORE, QUIET, runs=2, counted=2.0) == "unknown"
+    assert interpreter_state(3.0, "R", sample(), BEFORE, QUIET, runs=3, counted=2.0) == "gil-held"
 
 
 def test_a_spinner_in_c_with_a_cpu_of_its_own():
     scheduling = Scheduling(waited_share=0.02, cpu_share=0.98)
-    assert interpreter_state(3.0, "R", sample(), BEFORE, scheduling, runs=200) == "gil-held"
+    said = interpreter_state(3.0, "R", sample(), BEFORE, scheduling, runs=200, counted=LONG)
+    assert said == "gil-held"
 
 
 def test_a_spinner_in_c_on_a_crowded_machine_still_holds_the_lock():
     scheduling = Scheduling(waited_share=0.85, cpu_share=0.15)
     companion = sample(state="R", wchan="", delay=0.9, switches=4)
-    assert interpreter_state(3.0, "R", companion, BEFORE, scheduling, runs=12) == "gil-held"
+    said = interpreter_state(9.0, "R", companion, BEFORE, scheduling, runs=12, counted=LONG)
+    assert said == "gil-held"
 
 
 def test_a_sleeper_in_c_on_a_crowded_machine_still_holds_the_lock():
     companion = sample(delay=0.9, switches=4)
-    assert interpreter_state(3.0, "S", companion, BEFORE, QUIET, runs=4) == "gil-held"
+    said = interpreter_state(3.0, "S", companion, BEFORE, QUIET, runs=4, counted=LONG)
+    assert said == "gil-held"
 
 
 def test_a_holder_without_a_cpu_is_starved():
@@ -87,6 +105,18 @@ def test_a_thread_that_has_a_cpu_all_the_time_does_not_wait():
     before = ThreadSample(at=8.0, state="R", cpu_seconds=5.0, delay_seconds=1.0, switches=7)
     now = ThreadSample(at=10.0, state="R", cpu_seconds=7.0, delay_seconds=1.0, switches=7)
     assert waited(now, before) == 0.0
+    assert not_waited(now, before) == 2.0
+
+
+def test_of_a_thread_that_is_runnable_only_what_it_ran_is_sure():
+    before = ThreadSample(at=8.0, state="S", cpu_seconds=5.0, delay_seconds=1.0, switches=7)
+    now = ThreadSample(at=10.0, state="R", cpu_seconds=5.2, delay_seconds=1.0, switches=8)
+    assert not_waited(now, before) == pytest.approx(0.2)
+    # Its wait is over, and on its account: for the rest, it ran or slept.
+    rests = ThreadSample(at=10.0, state="S", cpu_seconds=5.2, delay_seconds=1.5, switches=9)
+    assert not_waited(rests, before) == pytest.approx(1.5)
+    unknown = ThreadSample(at=10.0, state="S", cpu_seconds=5.2)
+    assert not_waited(unknown, before) == 2.0
 
 
 def test_a_companion_still_asleep_has_no_fault():
@@ -100,14 +130,16 @@ def test_a_companion_that_ended_tells_nothing():
 
 def test_where_wchan_is_hidden_a_busy_waiter_gives_itself_away():
     hidden = sample(wchan="")
-    assert interpreter_state(3.0, "S", hidden, BEFORE, QUIET, runs=200) == "gil-held"
-    assert interpreter_state(3.0, "S", hidden) == "unknown"
-    assert interpreter_state(3.0, "S", hidden, BEFORE, QUIET, runs=1) == "unknown"
+    said = interpreter_state(3.0, "S", hidden, BEFORE, QUIET, runs=200, counted=LONG)
+    assert said == "gil-held"
+    assert interpreter_state(3.0, "S", hidden, counted=LONG) == "unknown"
+    assert interpreter_state(3.0, "S", hidden, BEFORE, QUIET, runs=1, counted=LONG) == "unknown"
 
 
 def test_caught_between_two_waits():
     now = sample(state="R", wchan="exit_to_user_mode_loop")
-    assert interpreter_state(3.0, "S", now, BEFORE, QUIET, runs=200) == "gil-held"
+    said = interpreter_state(3.0, "S", now, BEFORE, QUIET, runs=200, counted=LONG)
+    assert said == "gil-held"
 
 
 def test_without_schedstat_two_looks_decide():
@@ -116,4 +148,5 @@ def test_without_schedstat_two_looks_decide():
 
     assert interpreter_state(3.0, "R", bare(10, "R"), bare(9, "R")) == "starved"
     assert interpreter_state(3.0, "R", bare(10, "R"), bare(9, "S")) == "unknown"
-    assert interpreter_state(3.0, "S", bare(10, "S", "futex_wait"), bare(9, "S")) == "gil-held"
+    waits = bare(10, "S", "futex_wait")
+    assert interpreter_state(3.0, "S", waits, bare(9, "S"), counted=LONG) == "gil-held"

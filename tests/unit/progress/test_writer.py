@@ -42,7 +42,6 @@ def test_a_new_record_says_who_and_nothing_else(writer):
     assert view.progress.step_seconds is None
     assert view.progress.recent_step_seconds == ()
     assert view.progress.phase == ""
-    assert view.progress.interpreter_ran_at is None
     assert view.progress.attached_at is not None
     assert view.this_boot
     assert view.this_namespace
