@@ -1,4 +1,4 @@
-"""``ray-sentinel``: finds the commands, parses the line, maps errors to exit codes."""
+"""``ray-sentinel``: finds the command, parses the line, maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -7,31 +7,24 @@ import contextlib
 import importlib
 import io
 import os
-import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from types import ModuleType
 
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import escape_unencodable, print_error
-from ray_sentinel.cli.overview import CommandEntry, OverviewParser, unknown
+from ray_sentinel.cli.overview import COMMANDS, CommandEntry, OverviewParser, unknown
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.version import __version__
 
 
-def command_modules() -> dict[str, str]:
-    """Command name → module name, in alphabetical order."""
-    names = sorted(info.name for info in pkgutil.iter_modules(commands.__path__))
-    return {
-        name.rstrip("_").replace("_", "-"): f"{commands.__name__}.{name}"
-        for name in names
-        if not name.startswith("_")
-    }
-
-
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The whole parser, or (for speed) one that holds a single command."""
+    return _parser(entry for entry in COMMANDS if only in (None, entry.name))
+
+
+def _parser(entries: Iterable[CommandEntry]) -> argparse.ArgumentParser:
     parser = OverviewParser(
         prog="ray-sentinel",
         description="Names the rank that hangs a distributed training job on Ray, and says why.",
@@ -40,20 +33,22 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", parser_class=argparse.ArgumentParser
     )
-    for name, module_name in command_modules().items():
-        if only is None or name == only:
-            module: ModuleType = importlib.import_module(module_name)
-            sub = subparsers.add_parser(
-                name,
-                help=module.HELP,
-                description=module.__doc__,
-                epilog=f"example:\n  {module.EXAMPLE}",
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
-            module.add_arguments(sub)
-            sub.set_defaults(run_command=module.run)
-            parser.entries.append(CommandEntry(module.GROUP, name, module.HELP, module.EXAMPLE))
+    for entry in entries:
+        module = _module(entry.name)
+        sub = subparsers.add_parser(
+            entry.name,
+            help=entry.help,
+            description=module.__doc__,
+            epilog=f"example:\n  {entry.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(sub)
+        sub.set_defaults(run_command=module.run)
     return parser
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{commands.__name__}.{name}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,14 +57,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by whoever started us: nobody reads the answer, its code counts
         sys.stdout = io.StringIO()
     escape_unencodable((sys.stdout, sys.stderr))
-    only = arguments[0] if arguments and arguments[0] in command_modules() else None
-    if only is None and arguments and not arguments[0].startswith("-"):
-        return _failed(unknown(arguments[0], command_modules()), UsageError.exit_code)
-    parser = build_parser(only)
+    typed = [word for word in arguments if not word.startswith("-")]
+    meant = next((entry for entry in COMMANDS if typed and typed[0] == entry.name), None)
+    if typed and meant is None:
+        return _failed(unknown(typed[0]), UsageError.exit_code)
+    only = meant.name if meant is not None else None
+    # Without a command there is only the list of all, for which none has to be imported.
+    parser = _parser([meant] if meant is not None else [])
     if only is not None:
         # What a command lets people leave out.
-        spelled_out = getattr(sys.modules[command_modules()[only]], "spelled_out", list)
-        arguments = [only, *spelled_out(arguments[1:])]
+        spelled_out = getattr(_module(only), "spelled_out", list)
+        own = arguments.index(only) + 1
+        arguments = [*arguments[:own], *spelled_out(arguments[own:])]
     args, not_known = parser.parse_known_args(arguments)
     if not_known:
         where = " ".join(["ray-sentinel", *filter(None, [only])])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 GROUPS = {
     "watch": "watch a job",
@@ -13,8 +12,7 @@ GROUPS = {
     "prepare": "before a run",
     "operate": "operate",
 }
-"""The title of each group of commands (a module's ``GROUP``), in the order in which they are
-shown."""
+"""The title of each group of commands, in the order in which they are shown."""
 
 FOOT = """\
 Every command has --help, which tells its exit codes (0 all is well, 1 a problem was found, 2 wrong
@@ -41,29 +39,153 @@ OTHER_NAMES = {
 
 
 class CommandEntry(NamedTuple):
-    """One command."""
+    """One command: a module of ``cli/commands`` with its name."""
 
     group: str
+    """A key of ``GROUPS``."""
     name: str
     help: str
+    """What it does, in a line, for the list of all commands."""
     example: str
 
 
-class OverviewParser(argparse.ArgumentParser):
-    """Shows its commands in groups, each with an example."""
+COMMANDS = (
+    CommandEntry(
+        "watch",
+        "demo",
+        "watch a real training job hang, and be told which rank did it",
+        "ray-sentinel demo",
+    ),
+    CommandEntry("watch", "down", "stop watching, and leave nothing behind", "ray-sentinel down"),
+    CommandEntry(
+        "watch",
+        "run",
+        "run a command and restart it from its checkpoints",
+        "ray-sentinel run --checkpoint-dir /ckpt -- torchrun train.py",
+    ),
+    CommandEntry(
+        "watch",
+        "up",
+        "watch the Ray cluster, every node of it",
+        "ray-sentinel up --log-dir /shared/job",
+    ),
+    CommandEntry("look", "dump", "capture the stacks of a running job now", "ray-sentinel dump"),
+    CommandEntry(
+        "look",
+        "export",
+        "write what ranks and roles did in the last hour, for Perfetto",
+        "ray-sentinel export perfetto --to lanes.json",
+    ),
+    CommandEntry(
+        "look",
+        "health",
+        "check the health of a training, its GPUs and its transport",
+        "ray-sentinel health",
+    ),
+    CommandEntry(
+        "look",
+        "incidents",
+        "list incidents, show one, or judge recorded events again",
+        "ray-sentinel incidents show 0001",
+    ),
+    CommandEntry(
+        "look",
+        "inspect",
+        "look at one node: blocked processes, kernel log, GPUs, versions",
+        "ray-sentinel inspect node-7",
+    ),
+    CommandEntry(
+        "look", "logs", "find, show and follow a job's logs", "ray-sentinel logs --rank 3 --tail 50"
+    ),
+    CommandEntry(
+        "look",
+        "stacks",
+        "show all stacks of the running jobs, merged, and who waits for whom",
+        "ray-sentinel stacks",
+    ),
+    CommandEntry(
+        "look", "status", "show jobs, ranks, nodes and the verdict", "ray-sentinel status --watch"
+    ),
+    CommandEntry(
+        "look", "top", "watch jobs, ranks, nodes and GPUs live on the terminal", "ray-sentinel top"
+    ),
+    CommandEntry(
+        "explain",
+        "compare",
+        "compare jobs over the steps that they have in common",
+        "ray-sentinel compare /jobs/1233 /jobs/1234",
+    ),
+    CommandEntry(
+        "explain",
+        "diagnose",
+        "find the cause in a job's time series",
+        "ray-sentinel diagnose /jobs/1234 --report diagnosis.html",
+    ),
+    CommandEntry(
+        "explain",
+        "explain",
+        "explain flight-recorder dumps, stacks and other evidence in files",
+        "ray-sentinel explain folder /evidence",
+    ),
+    CommandEntry(
+        "explain",
+        "triage",
+        "find out from a job's logs what happened to it",
+        "ray-sentinel triage /logs/job",
+    ),
+    CommandEntry(
+        "prepare",
+        "collect",
+        "run a collector once, on this machine, and print its metrics",
+        "ray-sentinel collect host",
+    ),
+    CommandEntry(
+        "prepare",
+        "doctor",
+        "check nodes, network, GPUs and settings before a run",
+        "ray-sentinel doctor",
+    ),
+    CommandEntry(
+        "operate", "agents", "restart the agent on a node", "ray-sentinel agents restart node-7"
+    ),
+    CommandEntry(
+        "operate",
+        "completion",
+        "print the completion script for a shell",
+        "source <(ray-sentinel completion bash)",
+    ),
+    CommandEntry(
+        "operate",
+        "dashboards",
+        "write dashboards for Grafana",
+        "ray-sentinel dashboards export dashboards/",
+    ),
+    CommandEntry(
+        "operate",
+        "plugins",
+        "list, check and push collectors, installed or your own",
+        "ray-sentinel plugins push my_collector.py",
+    ),
+    CommandEntry(
+        "operate",
+        "prometheus",
+        "run a Prometheus for a job, view its data, or configure your own",
+        "ray-sentinel prometheus view /jobs/1234",
+    ),
+)
+"""All commands, by group and name. They stand here and not in their modules, so that the list of
+them is there in a moment: the modules import all that they need."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.entries: list[CommandEntry] = []
+
+class OverviewParser(argparse.ArgumentParser):
+    """Shows all commands in groups, each with an example."""
 
     def format_help(self) -> str:
         """The usage, the groups, and what holds for all commands."""
         parts = [self.format_usage(), f"{self.description}\n"]
         for key, title in GROUPS.items():
-            there = [entry for entry in self.entries if entry.group == key]
-            if there:
-                lines = "\n".join(map(_describe, there))
-                parts.append(f"{title}:\n{lines}\n")
+            lines = "\n".join(_describe(entry) for entry in COMMANDS if entry.group == key)
+            parts.append(f"{title}:\n{lines}\n")
         return "\n".join([*parts, FOOT])
 
 
@@ -71,12 +193,12 @@ def _describe(entry: CommandEntry) -> str:
     return f"  {entry.name:<12}{entry.help}\n  {'':<12}  $ {entry.example}"
 
 
-def unknown(word: str, names: Iterable[str]) -> str:
+def unknown(word: str) -> str:
     """The message for an unknown command."""
     import difflib  # 5 ms, for which nobody else should wait
 
     typed = word.lower()[:40]
-    near = difflib.get_close_matches(typed, list(names), n=1)
+    near = difflib.get_close_matches(typed, [entry.name for entry in COMMANDS], n=1)
     guess = OTHER_NAMES.get(typed) or next(iter(near), "")
     meant = f"did you mean {guess}? " if guess else ""
     return f"there is no command {word[:80]!r}: {meant}`ray-sentinel --help` lists all commands"

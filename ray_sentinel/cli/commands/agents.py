@@ -18,10 +18,6 @@ from ray_sentinel.cli.reach import CoordinatorConnection, coordinator, nodes_nam
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 
-HELP = "restart the agent on a node"
-GROUP = "operate"
-EXAMPLE = "ray-sentinel agents restart node-7"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

@@ -36,10 +36,6 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
 
 _ROOTS = ("proc", "sys", "dev")
 
-HELP = "run a collector once, on this machine, and print its metrics"
-GROUP = "prepare"
-EXAMPLE = "ray-sentinel collect host"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's line."""

@@ -39,11 +39,6 @@ from ray_sentinel.store.event_files.hparams import hparams_alone
 from ray_sentinel.store.event_files.source import with_config, with_events, with_parameters
 from ray_sentinel.store.open import open_source
 
-HELP = "compare jobs over the steps that they have in common"
-GROUP = "explain"
-EXAMPLE = "ray-sentinel compare /jobs/1233 /jobs/1234"
-
-
 _COLUMNS = ("Metric", "Job A", "Job B", "Delta", "Hosts that stand out", "Likely cause")
 
 

@@ -14,10 +14,6 @@ import sys
 
 from ray_sentinel.errors import MissingPartError
 
-HELP = "print the completion script for a shell"
-GROUP = "operate"
-EXAMPLE = "source <(ray-sentinel completion bash)"
-
 SHELLS = ("bash", "zsh", "fish")
 
 

@@ -16,10 +16,6 @@ from typing import Any
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import UsageError
 
-HELP = "write dashboards for Grafana"
-GROUP = "operate"
-EXAMPLE = "ray-sentinel dashboards export dashboards/"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

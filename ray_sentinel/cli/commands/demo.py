@@ -29,9 +29,6 @@ if TYPE_CHECKING:  # 150 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.demo.trial import TrialOutcome
 
 RANKS = 6
-HELP = "watch a real training job hang, and be told which rank did it"
-GROUP = "watch"
-EXAMPLE = "ray-sentinel demo"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -42,10 +42,6 @@ from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.open import Opened, open_source
 from ray_sentinel.store.windows import parse_window
 
-HELP = "find the cause in a job's time series"
-GROUP = "explain"
-EXAMPLE = "ray-sentinel diagnose /jobs/1234 --report diagnosis.html"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""

@@ -25,10 +25,6 @@ from ray_sentinel.doctor.examine import CheckReading, examine
 from ray_sentinel.doctor.plan import GIB, RunPlan
 from ray_sentinel.errors import UnreachableError, UsageError
 
-HELP = "check nodes, network, GPUs and settings before a run"
-GROUP = "prepare"
-EXAMPLE = "ray-sentinel doctor"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

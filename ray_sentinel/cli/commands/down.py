@@ -13,10 +13,6 @@ import argparse
 from ray_sentinel.cli.options import add_common
 from ray_sentinel.cli.output import print_json, text_printer
 
-HELP = "stop watching, and leave nothing behind"
-GROUP = "watch"
-EXAMPLE = "ray-sentinel down"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

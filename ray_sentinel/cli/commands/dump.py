@@ -15,10 +15,6 @@ from ray_sentinel.cli.reach import CoordinatorConnection, coordinator
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
 
-HELP = "capture the stacks of a running job now"
-GROUP = "look"
-EXAMPLE = "ray-sentinel dump"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

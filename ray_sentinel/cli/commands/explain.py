@@ -19,9 +19,6 @@ from collections.abc import Sequence
 
 from ray_sentinel.cli import explainers
 
-HELP = "explain flight-recorder dumps, stacks and other evidence in files"
-GROUP = "explain"
-EXAMPLE = "ray-sentinel explain folder /evidence"
 WHOLE = "folder"
 """The kind of evidence that is meant where none is named."""
 

@@ -29,10 +29,6 @@ from ray_sentinel.cli.reach import asked
 from ray_sentinel.model.last_hour import LanesReport
 from ray_sentinel.report.trace_events import trace_of
 
-HELP = "write what ranks and roles did in the last hour, for Perfetto"
-GROUP = "look"
-EXAMPLE = "ray-sentinel export perfetto --to lanes.json"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

@@ -15,10 +15,6 @@ from ray_sentinel.cli.options import add_common
 from ray_sentinel.cli.output import print_json, text_printer, write_report
 from ray_sentinel.model.health import Health
 
-HELP = "check the health of a training, its GPUs and its transport"
-GROUP = "look"
-EXAMPLE = "ray-sentinel health"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

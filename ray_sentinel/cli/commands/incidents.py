@@ -35,10 +35,6 @@ from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.incident_markdown import markdown
 from ray_sentinel.report.words import brief_progress, second
 
-HELP = "list incidents, show one, or judge recorded events again"
-GROUP = "look"
-EXAMPLE = "ray-sentinel incidents show 0001"
-
 
 def spelled_out(arguments: Sequence[str]) -> list[str]:
     """The arguments after the command, with ``show`` in front if they begin with an ID."""

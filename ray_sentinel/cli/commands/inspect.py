@@ -20,10 +20,6 @@ from ray_sentinel.evidence.node.judge import grave_lines
 from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.status import NodeStatus, Status
 
-HELP = "look at one node: blocked processes, kernel log, GPUs, versions"
-GROUP = "look"
-EXAMPLE = "ray-sentinel inspect node-7"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

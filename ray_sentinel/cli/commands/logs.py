@@ -32,9 +32,6 @@ WIDEST = 4_096
 """Characters of the longest line in the list of files."""
 TAIL = 50
 """Lines that are printed of each file unless another number is asked for."""
-HELP = "find, show and follow a job's logs"
-GROUP = "look"
-EXAMPLE = "ray-sentinel logs --rank 3 --tail 50"
 _MARKS = {"error": ("!", "red"), "warning": ("~", "yellow")}
 
 

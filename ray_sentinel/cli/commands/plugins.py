@@ -25,10 +25,6 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.collect.once import CollectorResult
     from ray_sentinel.collect.protocol import CollectorSource
 
-HELP = "list, check and push collectors, installed or your own"
-GROUP = "operate"
-EXAMPLE = "ray-sentinel plugins push my_collector.py"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's line."""

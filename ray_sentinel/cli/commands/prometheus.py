@@ -17,10 +17,6 @@ from types import ModuleType
 
 from ray_sentinel.cli.prometheus import config, download, rules, start, view
 
-HELP = "run a Prometheus for a job, view its data, or configure your own"
-GROUP = "operate"
-EXAMPLE = "ray-sentinel prometheus view /jobs/1234"
-
 PARTS: dict[str, ModuleType] = {
     "config": config,
     "rules": rules,

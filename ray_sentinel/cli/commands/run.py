@@ -38,9 +38,6 @@ POLICY = (
     "startup_threshold",
     "grace",
 )
-HELP = "run a command and restart it from its checkpoints"
-GROUP = "watch"
-EXAMPLE = "ray-sentinel run --checkpoint-dir /ckpt -- torchrun train.py"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

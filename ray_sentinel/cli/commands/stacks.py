@@ -24,9 +24,6 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.text import one_line
 from ray_sentinel.waitgraph.picture import ClusterPicture, JobPicture, WaitRoot
 
-HELP = "show all stacks of the running jobs, merged, and who waits for whom"
-GROUP = "look"
-EXAMPLE = "ray-sentinel stacks"
 _LONGEST = 20_000
 """Most characters of a line that names parts of a program, such as a chain of waits; the rest is
 cut off."""

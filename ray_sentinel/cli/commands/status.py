@@ -19,10 +19,6 @@ from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 
-HELP = "show jobs, ranks, nodes and the verdict"
-GROUP = "look"
-EXAMPLE = "ray-sentinel status --watch"
-
 SHORTEST = 0.1
 """Shortest interval in seconds between two looks: a shorter one would only load the coordinator."""
 

@@ -19,10 +19,6 @@ from ray_sentinel.cli.options import add_address, add_url, positive
 from ray_sentinel.cli.reach import asked
 from ray_sentinel.errors import MissingPartError, UnreachableError, UsageError
 
-HELP = "watch jobs, ranks, nodes and GPUs live on the terminal"
-GROUP = "look"
-EXAMPLE = "ray-sentinel top"
-
 SHORTEST = 0.1
 """Shortest interval in seconds between two looks, as for ``status --watch``."""
 

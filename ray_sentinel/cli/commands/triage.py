@@ -22,9 +22,6 @@ from ray_sentinel.cli.options import add_session
 from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.errors import UsageError
 
-HELP = "find out from a job's logs what happened to it"
-GROUP = "explain"
-EXAMPLE = "ray-sentinel triage /logs/job"
 _WELL = frozenset({"completed", "running"})
 
 

@@ -16,10 +16,6 @@ from ray_sentinel.cli.options import add_common, add_config, amount
 from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.config import Config, absolute, load, to_json
 
-HELP = "watch the Ray cluster, every node of it"
-GROUP = "watch"
-EXAMPLE = "ray-sentinel up --log-dir /shared/job"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""

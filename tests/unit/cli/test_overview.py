@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import shlex
 import subprocess
 import sys
@@ -10,19 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.cli.main import build_parser, command_modules, main
-from ray_sentinel.cli.overview import GROUPS
+from ray_sentinel.cli import commands
+from ray_sentinel.cli.main import build_parser, main
+from ray_sentinel.cli.overview import COMMANDS, GROUPS, CommandEntry
 from ray_sentinel.text import CONTROL
 from tests.support.page_data import HOSTILE
 
 
-@pytest.mark.parametrize("name", sorted(command_modules()))
-def test_every_command_has_its_group_and_an_example_that_can_be_typed(name: str) -> None:
-    module = importlib.import_module(command_modules()[name])
-    assert module.GROUP in GROUPS
-    words = shlex.split(module.EXAMPLE.removeprefix("source <(").removesuffix(")"))
-    assert words[:2] == ["ray-sentinel", name]
-    assert build_parser(name).parse_args(words[1:]).command == name
+@pytest.mark.parametrize("entry", COMMANDS, ids=[entry.name for entry in COMMANDS])
+def test_every_command_has_its_group_and_an_example_that_can_be_typed(entry: CommandEntry) -> None:
+    assert entry.group in GROUPS
+    words = shlex.split(entry.example.removeprefix("source <(").removesuffix(")"))
+    assert words[:2] == ["ray-sentinel", entry.name]
+    assert build_parser(entry.name).parse_args(words[1:]).command == entry.name
+
+
+def test_every_command_is_listed() -> None:
+    there = {info.name for info in pkgutil.iter_modules(commands.__path__)}
+    assert {name for name in there if not name.startswith("_")} == {
+        entry.name for entry in COMMANDS
+    }
 
 
 def test_help_shows_the_groups_in_order_and_all_commands(
@@ -34,8 +41,8 @@ def test_help_shows_the_groups_in_order_and_all_commands(
     text = capsys.readouterr().out
     places = [text.index(f"\n{title}:\n") for title in GROUPS.values()]
     assert places == sorted(places)
-    for name in command_modules():
-        assert f"\n  {name} " in text
+    for entry in COMMANDS:
+        assert f"\n  {entry.name} " in text
     assert "$ ray-sentinel status --watch" in text
     assert max(map(len, text.splitlines())) <= 100
 
@@ -103,8 +110,8 @@ def test_bash_completes_commands_and_options(
 def test_other_shells_get_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     text = capsys.readouterr().out
-    for name in command_modules():
-        assert name in text
+    for entry in COMMANDS:
+        assert entry.name in text
 
 
 @pytest.mark.parametrize("command", ["top", "status", "completion"])
@@ -113,7 +120,30 @@ def test_only_what_is_run_is_imported(command: str) -> None:
         "import sys; from ray_sentinel.cli.main import build_parser; "
         f"build_parser({command!r}); print(*sys.modules)"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    assert not {"textual", "shtab", "ray"} & _printed(program)
+
+
+@pytest.mark.parametrize("line", [["--help"], ["--version"], []])
+def test_the_list_of_commands_imports_none(line: list[str]) -> None:
+    program = (
+        "import atexit, sys; from ray_sentinel.cli.main import main; "
+        f"atexit.register(lambda: print(*sys.modules)); main({line!r})"
     )
-    assert not {"textual", "shtab", "ray"} & set(ended.stdout.split())
+    loaded = _printed(program)
+    assert "ray_sentinel.cli.overview" in loaded
+    assert not [name for name in loaded if name.startswith("ray_sentinel.cli.commands.")]
+
+
+@pytest.mark.parametrize("line", [["--json", "status"], ["--vrsion", "up", "--log-dir", "x"]])
+def test_an_option_before_the_command_is_refused_by_name(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    assert f"unrecognized arguments: {line[0]}" in capsys.readouterr().err
+
+
+def _printed(program: str) -> set[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    return set(ended.stdout.split())
