@@ -1,4 +1,4 @@
-"""Failures within a tick: the mistake of one rule must not stop the others."""
+"""Failures within an event: the mistake of one rule must not stop the others, nor the watch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Failures:
                 found.append(item)  # noqa: PERF402
         # One part's mistake must not stop the others; the engine's caller logs it.
         except Exception as error:  # noqa: BLE001
-            self._note(part, error)
+            self.note(part, error)
         return found
 
     def run(self, part: str, work: Callable[[], None]) -> None:
@@ -42,7 +42,8 @@ class Failures:
 
         self.guarded(part, nothing)
 
-    def _note(self, part: str, error: Exception) -> None:
+    def note(self, part: str, error: Exception) -> None:
+        """Record that a part failed."""
         self.count += 1
         if part not in self.told and len(self.told) < MOST_KEPT:
             self.told[part] = f"{type(error).__name__}: {error}"

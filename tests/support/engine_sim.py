@@ -169,6 +169,8 @@ class Sim:
         for told in self.engine.events_of(actions):
             self.log.append(told)
             assert self.engine.handle(told) == []
+        failed = self.engine.failures.told.items()
+        assert not [one for one in failed if one[0].startswith("handling ")]
         for action in actions:
             self.actions.append(action)
             self.answer(action)

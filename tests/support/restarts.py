@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.engine.state import unpacked
@@ -48,8 +47,9 @@ def goes_on_alike(events: list[AnyEvent], cuts: set[int]) -> None:
             stopped = restarted(stopped)
             assert stopped.unanswered() == steady.unanswered()
             packing.append(SlowPacking(steady))
-        told = handled(steady, event)
-        assert handled(stopped, event) == told, f"event {number}: {type(event).__name__}"
+        told = steady.handle(event)
+        assert stopped.handle(event) == told, f"event {number}: {type(event).__name__}"
+        assert not [part for part in steady.failures.told if part.startswith("handling")]
         packing = [one for one in packing if not one.over(number % 3)]
     assert all(one.over(1 << 20) for one in packing)
     assert stopped.status(steady.now) == steady.status(steady.now)

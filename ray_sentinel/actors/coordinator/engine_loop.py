@@ -36,6 +36,7 @@ from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
 from ray_sentinel.engine.last_hour.pulse_report import PulsePicture
 from ray_sentinel.engine.last_hour.rank_gpus import rank_gpus
 from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
+from ray_sentinel.engine.state import StateCut
 from ray_sentinel.engine.status import StatusPicture
 from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map
@@ -62,7 +63,6 @@ from ray_sentinel.model.straggler import StragglerStatus
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-WHERE_FAILURES_ARE = "the coordinator's log has the traceback, the event log the way there"
 RECOVERY_GRACE = 3.0
 """Seconds after a restart in which agents find us again before silence counts."""
 
@@ -95,7 +95,6 @@ class EngineLoop:
         self._lock = threading.RLock()
         self._last = 0.0
         self.begun = engine.now
-        self._failure = ""
         self.writer = LogWriter(
             folder,
             max_log_bytes,
@@ -144,25 +143,27 @@ class EngineLoop:
         now = self._clock.now()
         with self._lock:
             self._last = max(self._last, now)
-            number, actions = self._handle(msgspec.structs.replace(event, time=self._last))
+            event = msgspec.structs.replace(event, time=self._last)
+            state = self._segment_state()
+            actions = self._engine.handle(event)
+            number = self.writer.put(event, state)
             for told in self._engine.events_of(actions):
-                self._handle(told)
+                state = self._segment_state()
+                self._engine.handle(told)
+                self.writer.put(told, state)
+            log_failures(self._engine)
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
                 self.act(action)
         return number
 
-    def _handle(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
-        """The event's number in the log, and the actions that the engine requests."""
-        state = None
-        if self.writer.begins:
-            # Copied, not packed: the log's thread does that, while the engine goes on.
-            with collecting_later():
-                state = self._engine.state.cut(MOST_STATE, self._lock)
-        actions, failure = handled(self._engine, event)
-        if failure:
-            self._failure = f"{failure}: {WHERE_FAILURES_ARE}"
-        return self.writer.put(event, state), actions
+    def _segment_state(self) -> StateCut | None:
+        """The state that a segment of the log begins with; None if the next event begins none."""
+        if not self.writer.begins:
+            return None
+        # Copied, not packed: the log's thread does that, while the engine goes on.
+        with collecting_later():
+            return self._engine.state.cut(MOST_STATE, self._lock)
 
     def act(self, action: AnyAction) -> None:
         """Carry out an action that the engine requested now or before; its incident has times on
@@ -287,7 +288,7 @@ class EngineLoop:
             cut = self._engine.view.telemetry.cut
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
-        failed = filter(None, (self._failure, self.writer.reduced, self._cut if cut else ""))
+        failed = filter(None, (self.writer.reduced, self._cut if cut else ""))
         return (*failed, *failures, *self.writer.notes, *said)
 
     def close(self) -> None:
@@ -308,18 +309,15 @@ def collecting_later() -> Iterator[None]:
             gc.enable()
 
 
-def handled(engine: Engine, event: AnyEvent) -> tuple[list[AnyAction], str]:
-    """The engine's response to one event, live and in a replay: the actions, and what went wrong
-    (empty if nothing did)."""
-    try:
-        actions = engine.handle(event)
-    except Exception as error:  # a rule's mistake must not end the watch, nor keep it from starting
-        log.exception("the engine failed on %s", type(event).__name__)
-        return [], f"the engine failed on {type(event).__name__} ({type(error).__name__}: {error})"
+def log_failures(engine: Engine) -> list[str]:
+    """Log what has failed in the engine since the last call, each part once. Returns a sentence on
+    each."""
+    said = []
     for part, failed in engine.failures.take_new().items():
         log.error("the engine failed in %s", part, exc_info=failed)
         failed.__traceback__ = None  # it would keep all that was known then
-    return actions, ""
+        said.append(f"the engine failed in {part} ({type(failed).__name__}: {failed})")
+    return said
 
 
 # Times as people see them: the engine's are on a steady clock, those shown on the wall clock. The

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors.coordinator.engine_loop import handled
+from ray_sentinel.actors.coordinator.engine_loop import log_failures
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
+from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, Tick
 from ray_sentinel.engine.incidents import asking
 from ray_sentinel.engine.incidents.asking import CAPTURE_SLACK
@@ -33,7 +34,8 @@ def test_a_rule_that_fails_costs_only_itself(
     assert sim.named() == [2]
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            assert handled(sim.engine, Tick(time=sim.now))[1] == ""
+            sim.engine.handle(Tick(time=sim.now))
+            log_failures(sim.engine)
     assert caplog.text.count("the engine failed in hang.silent") == 1
     assert sim.engine.failures.told["hang.silent"] == "ZeroDivisionError: a rule divided"
 
@@ -105,3 +107,22 @@ def test_a_capture_that_never_comes_does_not_keep_an_incident_open() -> None:
     late: AnyEvent = CaptureDone(time=sim.now, incident=capture.incident.id, bundle="/late")
     sim.feed(late)
     assert sim.incidents()[0].bundle == "/late"
+
+
+def test_an_event_that_fails_is_told_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim = Sim()
+    sim.run(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(ClusterView, "advance", fail)
+        assert [sim.engine.handle(Tick(time=sim.now)) for _ in range(3)] == [[], [], []]
+    with caplog.at_level(logging.ERROR):
+        said = log_failures(sim.engine)
+    wanted = "the engine failed in handling Tick (ZeroDivisionError: a rule divided)"
+    assert said == [wanted]
+    assert caplog.text.count("the engine failed in handling Tick") == 1
+    sim.engine.failures.told.clear()
+    sim.stick(2, state="T")
+    sim.run(8)
+    assert sim.named() == [2]

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.engine.actions import AnyAction, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, IncidentTold
@@ -34,7 +33,7 @@ def written_and_read(events: list[AnyEvent]) -> list[AnyEvent]:
 def replayed(events: list[AnyEvent]) -> Engine:
     engine = Engine()
     for event in written_and_read(events):
-        handled(engine, event)
+        engine.handle(event)
     return engine
 
 
@@ -57,7 +56,7 @@ def hung(attached: bool = True) -> Sim:
 def test_any_log_replays_to_what_the_engine_knew(events: list[AnyEvent]) -> None:
     live, again = Engine(), replayed(events)
     for event in events:
-        handled(live, event)
+        live.handle(event)
     assert again.unanswered() == live.unanswered()
     one, other = unpacked(again.state.packed())[0], unpacked(live.state.packed())[0]
     assert one == other

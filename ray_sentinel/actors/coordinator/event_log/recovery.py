@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.engine_loop import collecting_later, handled
+from ray_sentinel.actors.coordinator.engine_loop import collecting_later, log_failures
 from ray_sentinel.actors.coordinator.event_log.log import (
     SegmentHeader,
     begun_segment,
@@ -79,8 +79,9 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
         engine = _begun(kept, config)
         for _, events in kept.segments:
             for event in events:
-                handled(engine, event)
+                engine.handle(event)
                 count += 1
+    log_failures(engine)
     engine.store.skip(taken)
     return Restored(engine, engine.unanswered(), count, kept.newest)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.engine_loop import handled
+from ray_sentinel.actors.coordinator.engine_loop import log_failures
 from ray_sentinel.actors.coordinator.event_log.evidence_process import EvidenceJudge
 from ray_sentinel.actors.coordinator.event_log.log import (
     SegmentHeader,
@@ -335,9 +335,9 @@ class _Run:
             event = self._judged_anew(event)
         if isinstance(event, _OfIncident) and event.incident:
             event = msgspec.structs.replace(event, incident=self._number_now(event))
-        actions, failure = handled(self._engine, event)
-        if failure and failure not in self.problems:
-            self.problems.append(failure)
+        actions = self._engine.handle(event)
+        said = log_failures(self._engine)
+        self.problems += [problem for problem in said if problem not in self.problems]
         for action in actions:
             if isinstance(action, Publish):
                 self._keep(action.incident.id)
