@@ -129,6 +129,7 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
     class BenchNode:
         def __init__(self, folder: str) -> None:
             from ray_sentinel.actors.loops import Loop
+            from ray_sentinel.collect.protocol import Roots
             from ray_sentinel.collect.runner import Runner, RunnerSettings
             from ray_sentinel.config import Config
             from ray_sentinel_exporters.prometheus import PrometheusExporter
@@ -140,7 +141,7 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
             self.exporter.start()
             settings = {name: dict(table) for name, table in sources(place).items()}
             self.runner = Runner(
-                RunnerSettings(host="bench", run_dir=place / "run", sys=place / "sys"),
+                RunnerSettings(host="bench", run_dir=place / "run", roots=Roots(sys=place / "sys")),
                 Config(collectors=settings),
                 on_events=lambda events: None,
             )

@@ -26,7 +26,7 @@ from flight_recorder import CULPRIT, TP, large_job_trees, timed
 from nodes import PER_NODE, SimulatedNode
 from stacks import dump
 
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, Answers
+from ray_sentinel.actors.coordinator.gathering.agents import Agents, Answers
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, Sampled, pack
 from ray_sentinel.evidence.flight_recorder.reduced import MARK, Form, reduce

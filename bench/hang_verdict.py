@@ -42,8 +42,9 @@ from hang import every_recorder, on_disk, python_only
 from nodes import PER_NODE, SimulatedNode, hardware
 from stacks import dump
 
+from ray_sentinel.actors.agent_calls import Late
 from ray_sentinel.actors.coordinator.executor import Executor
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, Answers, Late
+from ray_sentinel.actors.coordinator.gathering.agents import Agents, Answers
 from ray_sentinel.actors.messages import (
     CaptureRequest,
     Dump,

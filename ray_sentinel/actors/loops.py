@@ -40,8 +40,9 @@ class Complaints:
 class _Thread(ABC):
     """A daemon thread of our own that outlives the exceptions of its steps."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, failed: Callable[[Exception], None] | None = None) -> None:
         self._name = name
+        self._failed = failed
         self._stop = False
         self._change = threading.Condition()
         self._complaints = Complaints()
@@ -66,7 +67,9 @@ class _Thread(ABC):
         try:
             step()
         except Exception as error:  # a watcher must outlive its own mistakes
-            if self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
+            if self._failed is not None:
+                self._failed(error)
+            elif self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
                 log.exception("%s failed; it goes on", self._name)
 
 
@@ -100,12 +103,19 @@ class Loop(_Thread):
 
 class Newest(_Thread, Generic[T]):
     """Calls ``step`` with the newest offered value, on a thread of its own: ``offer`` never waits,
-    and of the values offered during a long step only the newest is used."""
+    and of the values offered during a long step only the newest is used. ``failed`` gets what a
+    step raises; without it that is logged."""
 
-    def __init__(self, step: Callable[[T], None], *, name: str) -> None:
+    def __init__(
+        self,
+        step: Callable[[T], None],
+        *,
+        name: str,
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
         self._step = step
         self._offered: list[T] = []
-        super().__init__(name)
+        super().__init__(name, failed)
 
     def offer(self, item: T) -> None:
         """Set the value for the next step."""

@@ -50,9 +50,7 @@ def make(setup: Setup) -> Collector:
     InputError for its source, and whatever its own code raises."""
     kind = collector_class(setup.source)
     context = Context(
-        proc=setup.proc,
-        sys=setup.sys,
-        dev=setup.dev,
+        **msgspec.structs.asdict(setup.roots),
         host=setup.host,
         options=_options(setup, kind),
         state_dir=setup.state_dir,

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from ray_sentinel import regex as re
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.collect.child_registry import ChildRegistry
-from ray_sentinel.collect.protocol import CollectorSource
+from ray_sentinel.collect.protocol import CollectorSource, Roots
 from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
 from ray_sentinel.collect.version import Version
 from ray_sentinel.model.metrics import Event, Family
@@ -23,20 +24,6 @@ from ray_sentinel.model.ray_cluster import RayCluster
 _LOG_LINES = 1000
 _HOST_NAME = 255
 """Most bytes of a host name in the domain name system."""
-
-
-class Roots(msgspec.Struct, frozen=True, kw_only=True):
-    """The folders that hold a machine's files."""
-
-    proc: Path = Path("/proc")
-    sys: Path = Path("/sys")
-    dev: Path = Path("/dev")
-
-    @property
-    def live(self) -> bool:
-        """Whether they are this machine's; otherwise a captured tree, and nothing outside it may be
-        read."""
-        return self == Roots()
 
 
 class CollectorResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +67,7 @@ def collect_once(
             environ=os.environ,
             write_log=lambda name, line: _keep(logs.setdefault(name, []), line),
             on_events=lambda events: None,  # they wait in ``held_events``
-            proc=roots.proc.absolute(),
-            sys=roots.sys.absolute(),
-            dev=roots.dev.absolute(),
+            roots=Roots(**{name: path.absolute() for name, path in asdict(roots).items()}),
             live=roots.live,
             state_dir=state_dir,
             cluster=cluster,

@@ -45,6 +45,20 @@ class CollectorSource(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the file's bytes; empty for an entry point."""
 
 
+class Roots(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders that hold a machine's files."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    dev: Path = Path("/dev")
+
+    @property
+    def live(self) -> bool:
+        """Whether they are this machine's; otherwise a captured tree, and nothing outside it may be
+        read."""
+        return self == Roots()
+
+
 class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one run of a collector may yield; the rest is dropped, and its status says so."""
 
@@ -65,9 +79,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
 
     source: CollectorSource
     host: str
-    proc: Path = Path("/proc")
-    sys: Path = Path("/sys")
-    dev: Path = Path("/dev")
+    roots: Roots = Roots()
     options: dict[str, Any] = {}
     """The collector's table in the configuration, without the runner's own keys."""
     interval: float | None = None

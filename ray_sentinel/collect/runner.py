@@ -25,7 +25,7 @@ from ray_sentinel.collect import selfmetrics
 from ray_sentinel.collect.child_registry import ChildRecord, ChildRegistry, kill
 from ray_sentinel.collect.discovery import Plugin, entry_points
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin
-from ray_sentinel.collect.protocol import OutputLimits
+from ray_sentinel.collect.protocol import OutputLimits, Roots
 from ray_sentinel.collect.runner_context import RunnerContext
 from ray_sentinel.collect.slots import Slots
 from ray_sentinel.config import Config
@@ -88,9 +88,7 @@ class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of the collectors' logs; None to write no logs."""
     plugin_dirs: tuple[Path, ...] = ()
     """The user's plugin folders; ``run_dir/plugins``, for what is pushed, comes after them."""
-    proc: Path = Path("/proc")
-    sys: Path = Path("/sys")
-    dev: Path = Path("/dev")
+    roots: Roots = Roots()
     start_deadline: float = 30.0
     first_start: float = 0.0
     """Seconds until the first installed collector is started."""
@@ -150,9 +148,7 @@ class Runner:
             environ=settings.environ,
             write_log=self._logbook.write,
             on_events=on_events,
-            proc=settings.proc,
-            sys=settings.sys,
-            dev=settings.dev,
+            roots=settings.roots,
             state_dir=settings.run_dir / "state",
             log_dir=Path(config.log_dir) if config.log_dir else None,
             limits=settings.limits,

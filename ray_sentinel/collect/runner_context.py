@@ -12,7 +12,7 @@ import msgspec
 from ray_sentinel.api import Seconds
 from ray_sentinel.clock import Clock
 from ray_sentinel.collect.child_registry import ChildRegistry
-from ray_sentinel.collect.protocol import COMMON_KEYS, CollectorSource, OutputLimits, Setup
+from ray_sentinel.collect.protocol import COMMON_KEYS, CollectorSource, OutputLimits, Roots, Setup
 from ray_sentinel.config import convert
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Event
@@ -49,9 +49,7 @@ class RunnerContext(msgspec.Struct, kw_only=True):
     write_log: Callable[[str, str], None]
     """A function that takes a collector's name and a line for its log."""
     on_events: Callable[[tuple[Event, ...]], None]
-    proc: Path = Path("/proc")
-    sys: Path = Path("/sys")
-    dev: Path = Path("/dev")
+    roots: Roots = Roots()
     state_dir: Path | None = None
     log_dir: Path | None = None
     limits: OutputLimits = OutputLimits()
@@ -68,9 +66,7 @@ class RunnerContext(msgspec.Struct, kw_only=True):
         return Setup(
             source=source,
             host=self.host,
-            proc=self.proc,
-            sys=self.sys,
-            dev=self.dev,
+            roots=self.roots,
             options=settings.options,
             interval=settings.interval,
             deadline=settings.deadline,

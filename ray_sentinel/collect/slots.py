@@ -175,10 +175,6 @@ class CollectorSlot:
             self._retired.append(self.candidate)
             self.candidate = None
 
-    def families(self) -> tuple[Family, ...]:
-        """Its last good families, unless they are too old."""
-        return self.current.last.families
-
     def status(self) -> CollectorStatus:
         """Its status."""
         current, schedule = self.current, self.current.schedule
@@ -267,7 +263,7 @@ class Slots:
             slot.step(now)
         self._leaving = [slot for slot in self._leaving if not slot.finished]
         for slot in changed:
-            names = [family.metric.name for family in slot.families()]
+            names = [family.metric.name for family in slot.current.last.families]
             self._owners.claim(slot.current.source, names)
         for slot in self._slots.values() if changed else ():
             slot.refused = tuple(self._refused(slot))
@@ -288,7 +284,7 @@ class Slots:
     def families(self) -> Iterator[Family]:
         """The families that may be served."""
         for slot in self._slots.values():
-            for family in slot.families():
+            for family in slot.current.last.families:
                 if self._owners.may_serve(slot.name, family.metric.name):
                     yield family
 
@@ -334,7 +330,7 @@ class Slots:
         yield from self._leaving
 
     def _refused(self, slot: CollectorSlot) -> Iterator[str]:
-        for family in slot.families():
+        for family in slot.current.last.families:
             metric = family.metric.name
             if not self._owners.may_serve(slot.name, metric):
                 yield f"{metric} is served by {self._owners.owner(metric)}, so not from here"

@@ -113,17 +113,11 @@ class Exporting:
         families = tuple(families)
         for exporter in self.exporters:
             if id(exporter) not in self._hands:
-                step = partial(self._export, exporter)
+                # Plugin code: the other exporters and the watch go on.
+                failed = partial(self._failed, exporter)
                 name = f"ray-sentinel-export-{exporter.name}"
-                self._hands[id(exporter)] = Newest(step, name=name)
+                self._hands[id(exporter)] = Newest(exporter.publish, name=name, failed=failed)
             self._hands[id(exporter)].offer(families)
-
-    def _export(self, exporter: Exporter, families: tuple[Family, ...]) -> None:
-        try:
-            exporter.publish(families)
-        except Exception as error:  # plugin code: the other exporters and the watch go on
-            log.debug("exporter %s failed", exporter.name, exc_info=True)
-            self._failed(exporter, error)
 
     def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
         """Make the exporters that serve HTTP serve ``path`` too."""
@@ -139,8 +133,7 @@ class Exporting:
         for exporter in self.exporters:
             try:
                 within(CLOSE_SECONDS, exporter.close)
-            except Exception as error:  # plugin code: what else must end is ended
-                log.debug("exporter %s failed", exporter.name, exc_info=True)
+            except Exception as error:  # noqa: BLE001 - plugin code: the others still end
                 self._failed(exporter, error)
         self.exporters = []
 

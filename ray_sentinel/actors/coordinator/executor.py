@@ -23,7 +23,7 @@ from ray_sentinel.actors.bundles.index import (
 from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.coordinator.fleet import Fleet
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
+from ray_sentinel.actors.coordinator.gathering.agents import Agents, by_node
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps, DumpSets
 from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.gathering.group_book import GroupBook

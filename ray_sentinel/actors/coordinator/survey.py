@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from ray_sentinel import process
+from ray_sentinel.actors.agent_calls import AgentCalls, by_name
 from ray_sentinel.actors.deployment import cluster, deploy
-from ray_sentinel.actors.names import NAMESPACE, agent_name
-from ray_sentinel.actors.ray_api import client_of, last_line, session_logs
+from ray_sentinel.actors.ray_api import client_of, session_logs
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
 from ray_sentinel.evidence.node.ray_status import read_status
@@ -45,9 +45,11 @@ def survey(ray: Any, checkpoints: Path | None = None) -> Health:
     saved = checkpoints_of(checkpoints)
     notes: list[str] = []
     status = _status(ray, notes)
-    views = (
-        _views(ray, status, notes) if status is not None else (view_node(session=session_logs()),)
-    )
+    if status is not None:
+        hosts = {node.id: node.host for node in status.nodes[:_MOST_NODES]}
+        views = _views(ray, hosts, notes)
+    else:
+        views = (view_node(session=session_logs()),)
     resources, problem = ray_resources(ray)
     notes += [problem] if problem else []
     return judge(
@@ -72,7 +74,8 @@ def checkpoints_of(folder: Path | None) -> CheckpointHealth | None:
 
 def inspect(ray: Any, node_id: str) -> NodeView:
     """What the agent of one node sees now. Raises UnreachableError without an answer."""
-    views, notes = _ask(ray, {node_id: node_id})
+    notes: list[str] = []
+    views = _views(ray, {node_id: node_id}, notes)
     if not views:
         raise UnreachableError(notes[0])
     return views[0]
@@ -87,34 +90,12 @@ def _status(ray: Any, notes: list[str]) -> Status | None:
     return msgspec.msgpack.decode(raw, type=Status)
 
 
-def _views(ray: Any, status: Status, notes: list[str]) -> tuple[NodeView, ...]:
-    wanted = {node.id: node.host for node in status.nodes[:_MOST_NODES]}
-    views, unseen = _ask(ray, wanted)
-    notes += unseen
-    return views
-
-
-def _ask(ray: Any, wanted: Mapping[str, str]) -> tuple[tuple[NodeView, ...], list[str]]:
-    """What the agents of the nodes (host by id) see, and who did not answer, with the reason."""
-    asked: dict[Any, str] = {}
-    unseen = []
-    for node_id, host in wanted.items():
-        try:
-            handle = ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
-            asked[handle.inspect.remote()] = host
-        except ValueError:
-            unseen.append(f"{host} has no agent: see `ray-sentinel status`")
-        except AttributeError:
-            unseen.append(f"{host} has an agent of an older version, which cannot look at its node")
-    done, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=VIEW_SECONDS)
-    unseen += [f"{asked[ref]} did not answer within {VIEW_SECONDS:.0f} s" for ref in waiting]
-    views = []
-    for ref in done:
-        try:
-            views.append(msgspec.msgpack.decode(ray.get(ref), type=NodeView))
-        except (ray.exceptions.RayError, AttributeError, msgspec.DecodeError) as error:
-            unseen.append(f"{asked[ref]} could not be looked at: {last_line(error)}")
-    return tuple(sorted(views, key=lambda view: view.host)), unseen
+def _views(ray: Any, wanted: Mapping[str, str], notes: list[str]) -> tuple[NodeView, ...]:
+    """What the agents of the nodes (host by id) see."""
+    asked = AgentCalls(ray, by_name(ray), "inspect", dict.fromkeys(wanted, ()), wanted.__getitem__)
+    views = asked.read(NodeView, VIEW_SECONDS)
+    notes += asked.problems
+    return tuple(sorted(views.values(), key=lambda view: view.host))
 
 
 def ask_survey(address: str, checkpoints: Path | None = None) -> Health:

@@ -30,8 +30,8 @@ from ray_sentinel.errors import ConfigError, UsageError
 from ray_sentinel.model.ray_cluster import RayCluster
 
 if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
-    from ray_sentinel.collect.once import CollectorResult, Roots
-    from ray_sentinel.collect.protocol import CollectorSource
+    from ray_sentinel.collect.once import CollectorResult
+    from ray_sentinel.collect.protocol import CollectorSource, Roots
     from ray_sentinel.collect.runner_context import CollectorConfig
 
 _ROOTS = ("proc", "sys", "dev")
@@ -73,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Collect and print."""
-    from ray_sentinel.collect.once import Roots, collect_once, host_of
+    from ray_sentinel.collect.once import collect_once, host_of
+    from ray_sentinel.collect.protocol import Roots
 
     if bool(args.name) == args.all:
         raise UsageError("name one collector, or give --all")

@@ -146,7 +146,8 @@ def _check(files: list[Path], config: Config) -> list[dict[str, Any]]:
 
 
 def _run_all(sources: list[CollectorSource], config: Config) -> list[dict[str, Any]]:
-    from ray_sentinel.collect.once import Roots, collect_once, host_of
+    from ray_sentinel.collect.once import collect_once, host_of
+    from ray_sentinel.collect.protocol import Roots
     from ray_sentinel.collect.runner_context import collector_config
 
     wanted = [(source, collector_config(source.name, config.collectors)) for source in sources]

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents
+from ray_sentinel.actors.coordinator.gathering.agents import Agents
 from tests.support.ray_cluster import RayCluster
 from tests.support.waiting import eventually
 

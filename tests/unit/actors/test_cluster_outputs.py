@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from ray_sentinel.actors.coordinator.gathering import cluster_outputs
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents
+from ray_sentinel.actors.coordinator.gathering.agents import Agents
 from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ClusterOutputs
 from ray_sentinel.actors.messages import OutputRequest, Outputs, pack
 from ray_sentinel.engine.actions import Capture

@@ -16,7 +16,7 @@ from bench.flight_recorder import large_job, large_job_trees, timed
 from ray_sentinel.actors.agent import node_dumps
 from ray_sentinel.actors.agent.node_dumps import NodeDumps
 from ray_sentinel.actors.coordinator.gathering import cluster_dumps
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents
+from ray_sentinel.actors.coordinator.gathering.agents import Agents
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import (
     BYTES_A_SECOND,
     RECORDER_SECONDS,

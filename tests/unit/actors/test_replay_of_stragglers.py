@@ -13,7 +13,7 @@ from ray_sentinel.actors.coordinator.event_log import evidence_files
 from ray_sentinel.actors.coordinator.event_log.log import read
 from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog
 from ray_sentinel.actors.coordinator.gathering import judged_evidence, straggler_looks
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents
+from ray_sentinel.actors.coordinator.gathering.agents import Agents
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.coordinator.gathering.group_book import GroupBook
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import ArrivalEvidence

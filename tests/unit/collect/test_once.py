@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.collect.once import Roots, host_of
+from ray_sentinel.collect.once import host_of
+from ray_sentinel.collect.protocol import Roots
 
 HERE = socket.gethostname().split(".")[0]
 

@@ -16,6 +16,7 @@ from ray_sentinel.collect.protocol import (
     Frames,
     FromChild,
     Hello,
+    Roots,
     RunAnswer,
     Setup,
     ToChild,
@@ -40,7 +41,9 @@ def test_any_cut_gives_the_same_messages(cuts: list[int]) -> None:
 
 def test_paths_and_options_survive() -> None:
     source = CollectorSource(name="a", kind="script", target="/x")
-    setup = Setup(source=source, host="h", proc=Path("/captured"), options={"a": [1, "b"]})
+    setup = Setup(
+        source=source, host="h", roots=Roots(proc=Path("/captured")), options={"a": [1, "b"]}
+    )
     frames: Frames[ToChild] = Frames(ToChild)
     assert list(frames.feed(encode(setup))) == [setup]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
+from ray_sentinel.actors.coordinator.gathering.agents import Agents, by_node
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, unpack
 from ray_sentinel.evidence.flight_recorder.libraries import library
 from ray_sentinel.evidence.flight_recorder.reduced import Form

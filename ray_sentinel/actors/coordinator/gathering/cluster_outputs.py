@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ray_sentinel.actors.bundles.bundle import capture_folder
-from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
+from ray_sentinel.actors.coordinator.gathering.agents import Agents, by_node
 from ray_sentinel.actors.messages import OutputRequest, Outputs, unpack
 from ray_sentinel.config import safe_name
 from ray_sentinel.engine.actions import Capture

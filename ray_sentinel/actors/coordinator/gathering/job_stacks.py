@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import msgspec
 
+from ray_sentinel.actors.agent_calls import AgentCalls, by_name
 from ray_sentinel.actors.coordinator.ray.calls import unfinished_calls
 from ray_sentinel.actors.hosts import RayNode, ray_nodes
-from ray_sentinel.actors.messages import Connections, Sampled, pack, unpack
-from ray_sentinel.actors.names import NAMESPACE, agent_name
-from ray_sentinel.actors.ray_api import last_line
+from ray_sentinel.actors.messages import Connections, Sampled, pack
 from ray_sentinel.engine.telemetry.inference import deployment_of
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
@@ -36,7 +36,6 @@ ENVIRONMENT_SECONDS = 5.0
 """Seconds that the agents have to say which runtime environments are built on their nodes."""
 CONNECTION_SECONDS = 3.0
 """Seconds that the agents have to report connections, once the stacks are there."""
-T = TypeVar("T")
 
 
 def inspect_jobs(ray: Any) -> ClusterPicture:
@@ -50,7 +49,9 @@ def inspect_jobs(ray: Any) -> ClusterPicture:
 def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
     """One round of harmless stacks of one process, by the agents of the nodes that it may be on:
     the nodes of one machine share a name. Blocks for ``ROUND_SECONDS`` at most."""
-    found, problems = _round(ray, _Agents(ray, {}), dict.fromkeys(node_ids, (pid,)))
+    found, problems = _round(
+        partial(AgentCalls, ray, by_name(ray)), dict.fromkeys(node_ids, (pid,))
+    )
     return Sampled(facts=tuple(found.values()), problems=tuple(problems))
 
 
@@ -73,7 +74,7 @@ def gather_look(
         replicas = {one.id for one in calls.actors if deployment_of(one.kind) in deployments}
         calls = of_job(calls, job, replicas)
     nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
-    wanted, asking = _pids(calls, nodes), _Agents(ray, agents or {})
+    wanted, asking = _pids(calls, nodes), partial(AgentCalls, ray, by_name(ray, agents))
     rounds: list[dict[tuple[str, int], StackFact]] = []
     builds: list[dict[str, NodeEnvironments]] = []
     answers: tuple[AwaitedAnswer, ...] = ()
@@ -85,15 +86,15 @@ def gather_look(
     while left:
         if rounds:
             time.sleep(GAP_SECONDS)
-        asked = asking.ask("runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
-        ends = asking.ask("connections", _packed(wanted)) if not rounds else _Asked()
-        found, problems = _round(ray, asking, wanted)
+        built = asking("runtime_environments", dict.fromkeys(nodes, ()) if unsure else {})
+        ends = asking("connections", _packed(wanted) if not rounds else {})
+        found, problems = _round(asking, wanted)
         rounds.append(found)
         notes |= dict.fromkeys(problems)
-        builds.append(_environments(ray, asked))
+        builds.append(_environments(built))
         left -= 1
         if len(rounds) == 1:
-            told, _ = _answers(ray, ends, Connections, CONNECTION_SECONDS)
+            told = ends.read(Connections, CONNECTION_SECONDS)
             notes |= dict.fromkeys(one.problem for one in told.values() if one.problem)
             connections = {id_: one.found for id_, one in told.items()}
             drivers, ports = _ports(calls, nodes)
@@ -170,12 +171,12 @@ def _unknown_answerers(
 
 
 def _round(
-    ray: Any, agents: _Agents, wanted: Mapping[str, tuple[int, ...]]
+    asking: partial[AgentCalls], wanted: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[tuple[str, int], StackFact], list[str]]:
     """Facts by node id and pid, and what went wrong."""
-    asked = agents.ask("stacks", _packed(wanted))
-    answers, late = _answers(ray, asked, Sampled, ROUND_SECONDS)
-    problems = [*asked.problems, *late]
+    asked = asking("stacks", _packed(wanted))
+    answers = asked.read(Sampled, ROUND_SECONDS)
+    problems = asked.problems
     found: dict[tuple[str, int], StackFact] = {}
     for node_id, sampled in answers.items():
         problems += sampled.problems
@@ -187,10 +188,10 @@ def _packed(wanted: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[bytes, ...
     return {node_id: (pack(pids),) for node_id, pids in wanted.items()}
 
 
-def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:
+def _environments(asked: AgentCalls) -> dict[str, NodeEnvironments]:
     """The environments by node id. Nodes that do not report any are left out: the verdict does
     without."""
-    answers, _ = _answers(ray, asked, NodeEnvironments, ENVIRONMENT_SECONDS)
+    answers = asked.read(NodeEnvironments, ENVIRONMENT_SECONDS)
     return {
         node_id: msgspec.structs.replace(found, node=node_id)
         for node_id, found in answers.items()
@@ -205,53 +206,3 @@ def _with_movement(rounds: Iterable[dict[str, NodeEnvironments]]) -> Iterable[No
         before = first[node_id].moves if node_id in first else None
         known = before is not None and found.moves is not None
         yield msgspec.structs.replace(found, moved=before != found.moves if known else None)
-
-
-class _Asked(msgspec.Struct):
-    """What agents were asked, by the references of their answers, and who could not be asked."""
-
-    nodes: dict[Any, str] = {}
-    problems: list[str] = []
-
-
-class _Agents:
-    """The agents. Each is looked up once in a look, unless it is known, because a look-up is a
-    question to the control store."""
-
-    def __init__(self, ray: Any, known: Mapping[str, Any]) -> None:
-        self._ray = ray
-        self._found = dict(known)
-
-    def ask(self, method: str, requests: Mapping[str, tuple[bytes, ...]]) -> _Asked:
-        """Call ``method`` on the agents of some nodes, each with its own arguments."""
-        asked = _Asked()
-        for node_id, request in requests.items():
-            try:
-                handle = self._agent(node_id)
-                asked.nodes[getattr(handle, method).remote(*request)] = node_id
-            except ValueError:
-                asked.problems.append(f"node {node_id[:8]} has no agent: run `ray-sentinel up`")
-            except AttributeError:
-                asked.problems.append(f"node {node_id[:8]} has an agent of an older version")
-        return asked
-
-    def _agent(self, node_id: str) -> Any:
-        if node_id not in self._found:
-            found = self._ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
-            self._found[node_id] = found
-        return self._found[node_id]
-
-
-def _answers(
-    ray: Any, asked: _Asked, kind: type[T], seconds: float
-) -> tuple[dict[str, T], list[str]]:
-    """The answers by node id, and what went wrong."""
-    done, late = ray.wait(list(asked.nodes), num_returns=len(asked.nodes), timeout=seconds)
-    problems = [f"node {asked.nodes[ref][:8]}: no stacks within {seconds:.0f} s" for ref in late]
-    found: dict[str, T] = {}
-    for ref in done:
-        try:
-            found[asked.nodes[ref]] = unpack(ray.get(ref), kind)
-        except (ray.exceptions.RayError, msgspec.DecodeError) as error:
-            problems.append(f"node {asked.nodes[ref][:8]}: no stacks: {last_line(error)}")
-    return found, problems

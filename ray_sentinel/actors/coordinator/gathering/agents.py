@@ -1,0 +1,56 @@
+"""The agents as the coordinator asks them for evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import ray
+
+from ray_sentinel.actors.agent_calls import AgentCalls, Late
+from ray_sentinel.actors.coordinator.fleet import Fleet
+from ray_sentinel.actors.messages import pack
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Writer
+
+Placed = TypeVar("Placed", Rank, Writer)
+Answers = tuple[dict[str, bytes], list[str]]
+"""The answers by node id, and what went wrong."""
+
+
+class Agents:
+    """The fleet's agents. Blocks; any thread may call."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def ask(
+        self,
+        method: str,
+        requests: Mapping[str, Any],
+        seconds: float,
+        late_answer: Late | None = None,
+    ) -> Answers:
+        """Call ``method`` on the agents of some nodes, each with its own entry of ``requests``; see
+        ``AgentCalls.answers``."""
+        packed = {node_id: (pack(request),) for node_id, request in requests.items()}
+        calls = AgentCalls(ray, self._fleet.handle, method, packed)
+        return calls.answers(seconds, late_answer), calls.problems
+
+    def ask_about(
+        self,
+        method: str,
+        ranks: Iterable[Rank],
+        seconds: float,
+        late_answer: Late | None = None,
+    ) -> Answers:
+        """Ask each node's agent about those of these ranks that run there."""
+        return self.ask(method, by_node(ranks), seconds, late_answer)
+
+
+def by_node(placed: Iterable[Placed]) -> dict[str, tuple[Placed, ...]]:
+    """Ranks, or other processes, by their node's id."""
+    nodes: dict[str, list[Placed]] = {}
+    for one in placed:
+        nodes.setdefault(one.node, []).append(one)
+    return {node: tuple(found) for node, found in nodes.items()}
