@@ -15,6 +15,7 @@ from ray_sentinel.actors.coordinator.event_log import log as event_log
 from ray_sentinel.actors.coordinator.event_log.writer import RETRY_SECONDS
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction
+from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.engine.rules.silent_jobs import HangSilent
@@ -54,16 +55,16 @@ def test_events_have_the_time_when_they_are_fed(tmp_path: Path) -> None:
 def test_an_engine_that_fails_is_said_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = Engine()
-    subject, _ = loop(tmp_path, engine)
+    subject, _ = loop(tmp_path)
 
-    def broken(event: object) -> list[AnyAction]:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError("a rule divided")
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "handle", broken)
+        patch.setattr(ClusterView, "advance", broken)
         subject.feed(Tick(time=1.0))
-    assert "ZeroDivisionError: a rule divided" in subject.notes()[0]
+    assert "handling Tick failed (ZeroDivisionError: a rule divided)" in subject.notes()[0]
+    assert "Traceback" in caplog.text
     feed_last(subject, DumpAsked(time=2.0))
     assert len(event_log.read(tmp_path)[1]) == 2, "the event that broke it is in the log too"
 

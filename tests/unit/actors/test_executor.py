@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -56,7 +57,8 @@ from tests.support.waiting import eventually
 def executor(folder: Path, clock: Clock | None = None, agents: object = None) -> Executor:
     config = Config(log_dir=str(folder), capture=CaptureSettings(series_seconds=0.001))
     nodes, storage = cast(Any, agents), DeploymentStorage(config)
-    return Executor(config, cast(Any, None), storage, clock=clock, agents=nodes)
+    nobody = cast(Any, SimpleNamespace(handle=lambda node_id: None))
+    return Executor(config, nobody, storage, clock=clock, agents=nodes)
 
 
 def publish(executor: Executor, incident: Incident, *states: IncidentState) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator.event_log import recovery
 from ray_sentinel.actors.coordinator.event_log.log import EventLog, segments
 from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import AnyAction, Capture, Publish
+from ray_sentinel.engine.actions import Capture, Publish
+from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
@@ -131,13 +131,14 @@ def test_an_event_that_the_engine_fails_on_does_not_keep_the_coordinator_down(
 ) -> None:
     play(Engine(), history(), tmp_path)
 
-    class Mistaken(Engine):
-        def handle(self, event: AnyEvent) -> list[AnyAction]:
-            if isinstance(event, Tick) and event.time == 1005.5:
-                raise ZeroDivisionError("a rule divided")
-            return super().handle(event)
+    advance = ClusterView.advance
 
-    monkeypatch.setattr(recovery, "Engine", Mistaken)
+    def mistaken(self: ClusterView, now: float) -> None:
+        if now == 1005.5:
+            raise ZeroDivisionError("a rule divided")
+        advance(self, now)
+
+    monkeypatch.setattr(ClusterView, "advance", mistaken)
     after, pending, count, *_ = restore(tmp_path, Config())
     assert count == len(history())
     assert [type(action) for action in pending] == [Capture]
