@@ -27,6 +27,7 @@ from ray_sentinel.engine.events import (
     RecorderExplained,
     StacksTaken,
 )
+from ray_sentinel.engine.rules.held_ranks import RankStopped
 from ray_sentinel.errors import InputError
 from tests.unit.actors.test_repeated_recovery import Killed
 
@@ -80,6 +81,18 @@ def test_the_same_version_tells_the_same(folder: Path) -> None:
     for told in log.reported:
         (one,) = log.replay(Config(), told).incidents
         assert (one.then, one.differences, one.notes) == (told, (), ())
+
+
+def test_a_rule_that_fails_is_among_the_problems(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a rule divided")
+
+    monkeypatch.setattr(RankStopped, "evaluate", broken)
+    result = RecordedLog(folder).replay(Config())
+    wanted = "the engine failed in rank.stopped (ZeroDivisionError: a rule divided)"
+    assert result.problems == (wanted,), "once, however often it fails"
 
 
 def test_one_incident_is_judged_from_the_segment_before_it(folder: Path) -> None:
