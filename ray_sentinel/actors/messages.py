@@ -11,7 +11,7 @@ import msgspec
 
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.masking import mask_record
-from ray_sentinel.model.connections import Connection
+from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import RankOutput, Writer
 from ray_sentinel.model.metrics import Family
@@ -122,6 +122,8 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
     """The connections of some processes of a node, and why they, or some, are unknown."""
 
     found: tuple[Connection, ...] = ()
+    locks: tuple[AwaitedAnswer, ...] = ()
+    """The locks on files that they await of each other."""
     problem: str = ""
 
 

@@ -101,7 +101,7 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
             asked_at=None if (awaits := wanted[inode].awaits) is None else now - awaits,
         )
         for stat in (stats.values() if wanted else ())
-        if (above := _listed_ancestor(stat, stats, looked_at)) is not None
+        if (above := listed_ancestor(stat, stats, looked_at)) is not None
         for inode in _inodes(stat.pid)
         if inode in wanted
     )
@@ -114,7 +114,7 @@ def _network() -> str:
     return f"{boot_id()} {os.readlink('/proc/self/ns/net')}"
 
 
-def _listed_ancestor(
+def listed_ancestor(
     stat: Stat, stats: Mapping[int, Stat], looked_at: Mapping[int, ProcessId]
 ) -> ProcessId | None:
     """The process itself, or the nearest one above it that is looked at. Ray's own processes do not

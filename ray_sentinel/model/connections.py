@@ -1,4 +1,5 @@
-"""TCP connections between the processes of jobs, and which of them an answer is awaited on."""
+"""TCP connections between the processes of jobs, on which of them an answer is awaited, and the
+locks on files that are awaited."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """``who`` has sent ``whom`` a request, and nothing has come back since.
+    """``who`` has sent ``whom`` a request, and nothing has come back since; or it waits for a lock
+    on a file that ``whom`` holds, which is to be released.
 
     ``asker`` and ``answerer`` are the owners of the two ends: the same processes, or some that
     descend from them.
@@ -39,4 +41,6 @@ class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     asker: ProcessId
     answerer: ProcessId
     since: float
-    """Unix time at which the request was sent."""
+    """Unix time at which the request was sent; for a lock, at which the wait was seen."""
+    lock: str = ""
+    """The name of the locked file; empty for an answer over a connection."""

@@ -1,5 +1,6 @@
 """Answers that processes await from each other over connections other than Ray calls: HTTP requests
-to an engine or a reward model, queues, key-value stores."""
+to an engine or a reward model, queues, key-value stores. Locks on files that they await of each
+other."""
 
 from __future__ import annotations
 
@@ -7,21 +8,33 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
+import msgspec
+
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.facts import ANSWER, WaitNode, WaitsFor, process_node
+from ray_sentinel.waitgraph.facts import (
+    ANSWER,
+    HELD_BY,
+    LOCKED,
+    WaitNode,
+    WaitsFor,
+    process_node,
+)
 
-SOCKET = "socket"
+SOCKET, KERNEL = "socket", "kernel"
 _WAITING = frozenset({"idle", "network-wait", "unknown"})
 """What a process may be doing while it waits for an answer. At a lock or a pipe it waits for
 something else, whatever it has sent."""
+_AT_LOCK = frozenset({"lock-wait", "unknown"})
+"""What a process may be doing while it waits for a lock on a file."""
 
 
-def may_await(fact: StackFact | None) -> bool:
-    """Whether a process may be waiting for an answer, by its stack."""
+def may_await(fact: StackFact | None, *, lock: bool = False) -> bool:
+    """Whether a process may be waiting for an answer, or for a ``lock`` on a file, by its stack."""
+    waiting = _AT_LOCK if lock else _WAITING
     return fact is None or (
-        fact.activity in _WAITING and not fact.active and not fact.waits_for_others
+        fact.activity in waiting and not fact.active and not fact.waits_for_others
     )
 
 
@@ -115,4 +128,21 @@ class JobAnswers:
     def awaited(self, node: WaitNode) -> Iterator[WaitsFor]:
         """The answers that a process awaits."""
         for whom, one in self._of.get(node, {}).items():
-            yield WaitsFor(who=node, awaited=whom, how=ANSWER, since=one.since, witness=SOCKET)
+            if not one.lock:
+                yield WaitsFor(who=node, awaited=whom, how=ANSWER, since=one.since, witness=SOCKET)
+
+    def locks(self, node: WaitNode) -> Iterator[tuple[str, WaitsFor]]:
+        """The waits of a process for locks on files, each with the name of the file; each is
+        followed by the wait of the lock for the process that holds it."""
+        for whom, one in self._of.get(node, {}).items():
+            if one.lock:
+                lock = WaitNode("resource", f"lock of {whom.key} on {one.lock}")
+                wait = WaitsFor(who=node, awaited=lock, how=LOCKED, since=one.since, witness=KERNEL)
+                yield one.lock, wait
+                held = msgspec.structs.replace(wait, who=lock, awaited=whom, how=HELD_BY)
+                yield one.lock, held
+
+    def only_locks(self, node: WaitNode) -> bool:
+        """Whether processes await locks of a process, and nothing else."""
+        awaited = [self._of[who][node] for who in self.askers(node)]
+        return bool(awaited) and all(one.lock for one in awaited)

@@ -12,7 +12,9 @@ from ray_sentinel.waitgraph.facts import (
     BUILT,
     CALLED,
     HANDED_TO,
+    HELD_BY,
     IN_OPERATION,
+    LOCKED,
     MAY_COME_FROM,
     NOT_REACHED,
     QUEUED,
@@ -110,6 +112,7 @@ _TEXTS = {
     IN_OPERATION: "waits{age} in {end}",
     BUILT: "waits{age} for {end} to be built",
     ANSWER: "waits{age} for {how} {end}",
+    LOCKED: "waits{age} for {end}",
 }
 
 
@@ -126,6 +129,7 @@ _LABELS = {
     NOT_REACHED: "not reached by",
     BUILT: "waits until it is built",
     ANSWER: "waits for an answer",
+    LOCKED: "waits for",
 }
 
 
@@ -136,6 +140,7 @@ _OF_CALLS = frozenset(
         QUEUED,
         UNCALLED,
         HANDED_TO,
+        HELD_BY,
         "needs",
         "needs its actor",
         "needs the result of",

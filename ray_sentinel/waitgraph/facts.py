@@ -23,6 +23,8 @@ BUILT = "is to be built"  # a call whose runtime environment does not exist yet
 MAY_COME_FROM = "may come from"  # an object about whose creation nothing is known
 UNCALLED = "has nothing to do until it is called by"  # an actor at rest
 ANSWER = "an answer of"  # a process that has sent a request over a connection of its own
+LOCKED = "a lock on a file"  # a process for a lock
+HELD_BY = "is held by"  # a lock for the process that is to release it
 # How a step of a chain leads on that is no wait (``ChainLink.how``).
 CALLED = "called"  # from a process that has made a call but does not wait for it alone
 HANDED_TO = "has handed its requests to"  # from an actor to the ranks of the engine below it

@@ -162,7 +162,7 @@ class RayFacts:
                 self._given[node].append(call)
                 if call.state == "running":
                     self._runs[node].append(call)
-        of_now = (one for one in answers if self._is_of_now(one, groups or {}))
+        of_now = (self._timed(one) for one in answers if self._is_of_now(one, groups or {}))
         self._answers = JobAnswers(of_now, self._answerer)
         self._place: dict[str, int] = {}
         """The place of each call among the calls of its parent."""
@@ -374,7 +374,18 @@ class RayFacts:
             return False  # it ended, or its stack could not be taken
         runs = self._runs.get(who, ())
         begun = min((call.since for call in runs if call.since is not None), default=one.since)
-        return begun - CLOCKS <= one.since and not (one.asker in ranks and one.answerer in ranks)
+        tensors = one.asker in ranks and one.answerer in ranks and not one.lock
+        return begun - CLOCKS <= one.since and not tensors
+
+    def _timed(self, one: AwaitedAnswer) -> AwaitedAnswer:
+        """An awaited answer with its time. Since when a lock is awaited is not known: the waiting
+        call tells how long at most, and it is late when the call is."""
+        begun = [
+            call.since
+            for call in self._runs.get(process_node(one.who), ())
+            if call.since is not None and call.kind != "driver"
+        ]
+        return msgspec.structs.replace(one, since=max(begun)) if one.lock and begun else one
 
     def _answerer(self, one: AwaitedAnswer) -> WaitNode:
         """Who is waited for: the process that was asked, unless an engine shows more."""
@@ -390,9 +401,21 @@ class RayFacts:
         return bool(self._runs.get(node) or self._answers.askers(node))
 
     def _asked_for(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitsFor]:
-        """The answers that a process awaits, where it waits for no call that it has made."""
-        if self._works(node) and may_await(fact) and not self._made(node):
+        """The locks on files that a process awaits, or else the answers, where it waits for no call
+        that it has made."""
+        locks = tuple(self._at_lock(node, fact))
+        yield from locks
+        if not locks and self._works(node) and may_await(fact) and not self._made(node):
             yield from self._answers.awaited(node)
+
+    def _at_lock(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitsFor]:
+        """The locks on files that a process waits for, and who holds them."""
+        if fact is None or not may_await(fact, lock=True) or self._has_moved(node, fact):
+            return
+        for file, wait in self._answers.locks(node):
+            if wait.awaited.kind == "resource":
+                self.names[wait.awaited] = f"the lock on {file}"
+            yield wait
 
     def _of_engine(self, node: WaitNode, fact: StackFact | None) -> tuple[WaitFact, ...]:
         """The facts about a process that works, and has passed its work only to the engine below
@@ -418,7 +441,9 @@ class RayFacts:
         elif awaited := self._made(node):
             yield from self._for_calls(node, awaited, "await")
         elif self._works(node) and not self._waits_for_outsiders(node, fact):
-            yield Elsewhere(process=node, place="", doing=OWN_WAIT, witness=fact.tool)
+            kept = not self._runs.get(node) and self._answers.only_locks(node)
+            doing = "resting without releasing it" if kept else OWN_WAIT
+            yield Elsewhere(process=node, place="", doing=doing, witness=fact.tool)
 
     def _waits_for_outsiders(self, node: WaitNode, fact: StackFact) -> bool:
         """Whether an idle driver waits for somebody outside the job: it runs no program, like the

@@ -16,6 +16,7 @@ from ray_sentinel.actors.messages import CaptureRequest, Connections, NodeCaptur
 from ray_sentinel.actors.ray_api import session_logs
 from ray_sentinel.capture import session
 from ray_sentinel.capture.connections import MOST_CONNECTIONS, connections_of
+from ray_sentinel.capture.file_locks import awaited_locks
 from ray_sentinel.capture.rank_output import RankOutputs
 from ray_sentinel.capture.ras import RasPolls, poll_ranks
 from ray_sentinel.capture.recorder_dumps import Recorders
@@ -100,15 +101,19 @@ class Evidence:
         )
 
     def connections(self, pids: Sequence[int]) -> Connections:
-        """The connections of some processes on which an answer is due."""
+        """The connections of some processes on which an answer is due, and the locks on files that
+        they await of each other."""
+        living = self._living(pids)
+        locks = awaited_locks(living)
         try:
-            found = connections_of(self._living(pids))
+            found = connections_of(living)
         except OSError as error:
             why = f"{self._host}: connections could not be read: {error}"
-            return Connections(problem=why)
+            return Connections(locks=locks, problem=why)
         cut = len(found) > MOST_CONNECTIONS
         return Connections(
             found=found[:MOST_CONNECTIONS],
+            locks=locks,
             problem=f"{self._host}: more than {MOST_CONNECTIONS} connections" if cut else "",
         )
 

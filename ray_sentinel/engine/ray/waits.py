@@ -32,7 +32,7 @@ from ray_sentinel.engine.telemetry.inference import deployment_of, served
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import ChainLink, FaultKind, Finding, Verdict
-from ray_sentinel.waitgraph.facts import ANSWER, CALLED
+from ray_sentinel.waitgraph.facts import ANSWER, CALLED, LOCKED
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
 
@@ -210,9 +210,10 @@ def _is_free(
 
 
 def _by_connections(root: WaitRoot) -> bool:
-    """Whether its members wait for an answer over a connection, among other things: nobody answers
-    what is only ever sent, as by a queue."""
-    return any(step.how == ANSWER for step in root.chain)
+    """Whether its members wait for an answer over a connection, or for a lock on a file, among
+    other things: nobody answers what is only ever sent, as by a queue, and another thread of the
+    process may hold the lock for a moment."""
+    return any(step.how in (ANSWER, LOCKED) for step in root.chain)
 
 
 def _has_stopped(job: RayJobView, now: float) -> bool:

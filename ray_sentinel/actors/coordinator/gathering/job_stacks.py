@@ -98,9 +98,13 @@ def gather_look(
             notes |= dict.fromkeys(one.problem for one in told.values() if one.problem)
             connections = {id_: one.found for id_, one in told.items()}
             drivers, ports = _ports(calls, nodes)
-            answers = tuple(awaited_answers(connections, ports, calls.at))
+            locks = {id_: one.locks for id_, one in told.items()}
+            answers = (
+                *awaited_answers(connections, ports, calls.at),
+                *(one for found in locks.values() for one in found),
+            )
             serving = frozenset(serving_drivers(connections, ports, drivers))
-            if below := _unknown_answerers(answers, connections):
+            if below := _unknown_answerers(answers, connections, locks):
                 wanted = {id_: (*below.get(id_, ()), *pids) for id_, pids in wanted.items()}
                 left = ROUNDS
     calls = msgspec.structs.replace(calls, environments=tuple(_with_movement(builds)))
@@ -159,12 +163,16 @@ def _ports(
 
 
 def _unknown_answerers(
-    answers: Iterable[AwaitedAnswer], connections: Mapping[str, Iterable[Connection]]
+    answers: Iterable[AwaitedAnswer],
+    connections: Mapping[str, Iterable[Connection]],
+    locks: Mapping[str, Iterable[AwaitedAnswer]],
 ) -> dict[str, tuple[int, ...]]:
-    """The pids of processes that owe an answer and that Ray does not know, by node id."""
+    """The pids of processes that owe an answer or hold a lock and that Ray does not know, by node
+    id."""
     asked = {one.answerer for one in answers if one.answerer != one.whom}
     found = {
         node_id: {one.owner.pid for one in ends if one.owner in asked}
+        | {one.answerer.pid for one in locks.get(node_id, ()) if one.answerer in asked}
         for node_id, ends in connections.items()
     }
     return {node_id: tuple(sorted(pids)) for node_id, pids in found.items() if pids}
