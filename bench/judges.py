@@ -419,6 +419,9 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "back_to_back": ([], "none"),
     "now_and_then_a_long_one": ([], "none"),
     "device_hangs": (["Rollout 0"], "device-stuck"),
+    "lock_holder_stands": (["Rollout 0"], "actor-stuck"),
+    "lock_kept": (["Rollout 0"], "actor-stuck"),
+    "lock_holder_works": ([], "none"),
 }
 """Stories whose truth is written down; the others count only by the verdict on them."""
 
