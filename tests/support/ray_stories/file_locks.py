@@ -42,7 +42,7 @@ def lock_holder_works() -> RayStory:
 
 
 def lock_in_passing() -> RayStory:
-    """Those that were seen to wait for the lock have had it since, one after the other, and sleep."""
+    """Those that were seen to wait for the lock have had it since, in turn, and sleep."""
     story, _ = _locked()
     for one in story.processes[2:]:
         one.stack = msgspec.structs.replace(SLEEPS, signature=("generate (rollout.py:9)",))

@@ -1,4 +1,4 @@
-"""Which agents are looked up when the jobs of a cluster are looked at."""
+"""Which agents are looked up when the jobs of a cluster are looked at, and what they are asked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ray_sentinel.actors.coordinator.gathering import job_stacks
 from ray_sentinel.actors.coordinator.gathering.job_stacks import gather_look
 from ray_sentinel.actors.messages import Connections, Sampled, pack
 from ray_sentinel.actors.names import agent_name
+from ray_sentinel.model.connections import AwaitedAnswer
+from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import RayActor, RayCalls
 
 NODES = tuple(f"n{number}" for number in range(6))
@@ -77,3 +79,16 @@ def test_without_them_each_is_looked_up_once_in_a_look(cluster: LookedUpRay) -> 
     gather_look(cluster)
     names = [agent_name(node) for node in NODES[:-1]]
     assert [name for name in cluster.looked_up if name in names] == names
+
+
+def test_who_holds_a_lock_below_an_actor_is_looked_at_too(
+    cluster: LookedUpRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiter, actor, child = (ProcessId(NODES[0], pid, 1) for pid in (6, 7, 8))
+    lock = AwaitedAnswer(
+        who=waiter, whom=actor, asker=waiter, answerer=child, since=1.0, lock="/data/lock"
+    )
+    monkeypatch.setitem(ANSWERS, "connections", pack(Connections(locks=(lock,))))
+    look = gather_look(cluster, "01")
+    assert set(look.answers) == {lock}
+    assert [one.process.pid for one in look.processes if one.node == NODES[0]] == [8, 7]

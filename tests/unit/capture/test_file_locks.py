@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.actors.agent.node_evidence import Evidence
 from ray_sentinel.capture.file_locks import awaited_locks
+from ray_sentinel.config import Config
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.waiting import eventually
@@ -45,6 +47,10 @@ def test_who_waits_and_who_holds(how: str, tmp_path: Path) -> None:
             assert {(one.whom, one.answerer, one.lock) for one in found} == {
                 (ours, ours, str(path))
             }
+            told = Evidence("host1", Config(), lambda _: None).connections(
+                [ours.pid, *(one.pid for one in shells)]
+            )
+            assert {one.who for one in told.locks} == set(shells), "an agent tells of it"
             assert awaited_locks(shells) == (), "it is held by a process of nobody who is looked at"
             assert awaited_locks([ours]) == (), "what waits is below the holder itself"
         finally:
