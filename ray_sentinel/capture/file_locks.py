@@ -60,8 +60,8 @@ def lock_waits(table: str) -> Iterator[LockWait]:
 def awaited_locks(
     processes: Sequence[ProcessId], proc: Path = Path("/proc")
 ) -> tuple[AwaitedAnswer, ...]:
-    """The locks on files that these processes, or descendants of them, hold and await of each
-    other."""
+    """The locks on files that these processes, or descendants of them, await, of each other or of
+    strangers."""
     now, waits = time.time(), list(lock_waits(kernel_text(proc / "locks")))
     if not waits:
         return ()
@@ -76,17 +76,18 @@ def awaited_locks(
                 continue
             who = listed_ancestor(asker, stats, looked_at)
             whom = listed_ancestor(answerer, stats, looked_at)
-            if who is None or whom is None:
-                continue  # held by somebody else's process
-            owner = ProcessId(whom.host, answerer.pid, answerer.start)
+            if who is None:
+                continue
+            owner = ProcessId(who.host, answerer.pid, answerer.start)
             if who != owner:
                 yield AwaitedAnswer(
                     who=who,
-                    whom=whom,
+                    whom=whom or owner,
                     asker=ProcessId(who.host, asker.pid, asker.start),
                     answerer=owner,
                     since=now,
                     lock=_path(proc / str(answerer.pid), wait.file),
+                    stranger="" if whom else answerer.command,
                 )
 
     return tuple(islice(found(), MOST_LOCKS))

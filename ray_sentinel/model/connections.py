@@ -44,3 +44,5 @@ class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time at which the request was sent; for a lock, at which the wait was seen."""
     lock: str = ""
     """The name of the locked file; empty for an answer over a connection."""
+    stranger: str = ""
+    """The name of the program that holds a lock, where ``whom`` is no process of the job."""

@@ -22,6 +22,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import RayCall, RayCalls
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.answers import JobAnswers, may_await
+from ray_sentinel.waitgraph.awaited_row import AwaitedRow
 from ray_sentinel.waitgraph.engine_work import EngineWork
 from ray_sentinel.waitgraph.facts import (
     MAY_COME_FROM,
@@ -52,10 +53,6 @@ REPORTING_SECONDS = 5.0
 (``task_events_report_interval_ms``: 1 s)."""
 CLOCKS = 1.0
 """Seconds by which the times of Ray's calls and those of the kernel's connections may differ."""
-FEW = 32
-"""Most things in a row that are waited for one by one. Beyond that, a process or call waits for
-halves, which wait for their halves in turn; otherwise thousands that wait for thousands would make
-millions of edges."""
 _BLOCKED = "D"
 _STATES: Mapping[str, tuple[FactKind, str]] = {
     "T": ("rank-stopped", "is stopped by a signal"),
@@ -64,55 +61,6 @@ _STATES: Mapping[str, tuple[FactKind, str]] = {
     "Z": ("rank-dead", "has ended"),
     "X": ("rank-dead", "has ended"),
 }
-
-
-class AwaitedRow:
-    """Calls or groups in the order in which they were requested; many processes await ranges of
-    them."""
-
-    def __init__(self, name: str, items: Iterable[tuple[WaitNode, float | None]]) -> None:
-        """``name`` is unique among rows; the items are nodes and the Unix times of their
-        creation."""
-        self._name = name
-        self._items = tuple(items)
-        self._told: set[WaitNode] = set()
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def awaited(self, fact: WaitsFor, low: int, high: int) -> Iterator[WaitsFor]:
-        """``fact`` for each item from ``low`` up to, not including, ``high``; if it has no time,
-        since their creation."""
-        if high - low <= FEW:
-            for at in range(low, high):
-                yield self._one(fact, at, 1)
-            return
-        while low < high:
-            size = min(low & -low or 1 << 62, 1 << (high - low).bit_length() - 1)
-            one = self._one(fact, low, size)
-            yield one
-            yield from self._halves(one.awaited, low, size, fact)
-            low += size
-
-    def _one(self, fact: WaitsFor, low: int, size: int) -> WaitsFor:
-        since = self._items[low][1] if fact.since is None and size == 1 else fact.since
-        return msgspec.structs.replace(fact, awaited=self._node(low, size, fact), since=since)
-
-    def _node(self, low: int, size: int, fact: WaitsFor) -> WaitNode:
-        if size == 1:
-            return self._items[low][0]
-        amount = "any" if fact.any_of else "all"
-        return WaitNode("several", f"{amount} of {size} from {low} on of {self._name}")
-
-    def _halves(self, node: WaitNode, low: int, size: int, fact: WaitsFor) -> Iterator[WaitsFor]:
-        if size == 1 or node in self._told:
-            return
-        self._told.add(node)
-        half = size // 2
-        for start in (low, low + half):
-            one = self._one(msgspec.structs.replace(fact, who=node, since=None), start, half)
-            yield one
-            yield from self._halves(one.awaited, start, half, fact)
 
 
 class RayFacts:
@@ -162,8 +110,10 @@ class RayFacts:
                 self._given[node].append(call)
                 if call.state == "running":
                     self._runs[node].append(call)
+        answers = tuple(answers)
         of_now = (self._timed(one) for one in answers if self._is_of_now(one, groups or {}))
         self._answers = JobAnswers(of_now, self._answerer)
+        self._of_strangers = {process_node(one.who): one for one in answers if one.stranger}
         self._place: dict[str, int] = {}
         """The place of each call among the calls of its parent."""
         self._own: dict[tuple[str, WaitNode | None], list[int]] = defaultdict(list)
@@ -358,13 +308,21 @@ class RayFacts:
             yield from self._for_calls(node, awaited, "await")
         elif not fact.waits_for_others:
             place = place_of(fact)
-            doing = fact.label if place not in fact.label else "running" if fact.active else ""
+            doing = self._doing(node, fact, place)
             if fact.users_place not in ("", place):  # a library's line tells people little
                 place = f"{place}, called in {fact.users_place}"
             yield Elsewhere(process=node, place=place, doing=doing, witness=fact.tool)
             works = bool(fact.active) and not at_device(fact)
             if works or self._has_moved(node, fact):
                 yield Moves(process=node, witness=fact.tool)
+
+    def _doing(self, node: WaitNode, fact: StackFact, place: str) -> str:
+        """What a process does at a place, in short. A lock that it waits for may be held by a
+        process that is not of the job."""
+        lock = self._of_strangers.get(node)
+        if lock is not None and may_await(fact, lock=True) and not self._has_moved(node, fact):
+            return f"waiting for the lock on {lock.lock} of {lock.stranger}, pid {lock.whom.pid},"
+        return fact.label if place not in fact.label else "running" if fact.active else ""
 
     def _is_of_now(self, one: AwaitedAnswer, ranks: Collection[ProcessId]) -> bool:
         """Whether an answer was requested by what the asking process runs now: earlier requests are

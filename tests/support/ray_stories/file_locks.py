@@ -50,6 +50,20 @@ def lock_in_passing() -> RayStory:
     return story
 
 
+def lock_of_a_stranger() -> RayStory:
+    """The lock is held by a process that is not of the job."""
+    story, holder = _locked()
+    stranger = msgspec.structs.replace(holder.id, pid=4711)
+    story.asked = [
+        msgspec.structs.replace(one, whom=stranger, answerer=stranger, stranger="downloader")
+        for one in story.asked[:1]
+    ]
+    story.processes[-1].rests(story.now)
+    del story.calls[-1]
+    story.run(60)
+    return story
+
+
 def _locked() -> tuple[RayStory, StoryProcess]:
     """The driver has called two rollouts, which wait for a lock of the first one; that one."""
     story, main, (holder, *waiters) = rollouts(3)

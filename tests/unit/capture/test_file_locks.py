@@ -51,7 +51,11 @@ def test_who_waits_and_who_holds(how: str, tmp_path: Path) -> None:
                 [ours.pid, *(one.pid for one in shells)]
             )
             assert {one.who for one in told.locks} == set(shells), "an agent tells of it"
-            assert awaited_locks(shells) == (), "it is held by a process of nobody who is looked at"
+            strangers = {one.stranger for one in awaited_locks(shells)}
+            stat = read_stat(os.getpid())
+            assert stat is not None
+            assert strangers == {stat.command}
+            assert {one.stranger for one in found} == {""}
             assert awaited_locks([ours]) == (), "what waits is below the holder itself"
         finally:
             for one in waiters:

@@ -9,6 +9,7 @@ from tests.support.ray_stories.file_locks import (
     lock_holder_works,
     lock_in_passing,
     lock_kept,
+    lock_of_a_stranger,
 )
 
 
@@ -44,6 +45,14 @@ def test_a_holder_that_works_holds_nobody_up_however_long() -> None:
     assert story.engine.incidents(everything=True) == ()
     (seen,) = story.engine.view.ray.jobs[ray_story.JOB].roots
     assert (seen.root.kind, seen.root.who) == ("works", ("Rollout 0",))
+
+
+def test_of_a_lock_that_a_stranger_holds_the_waiter_is_named_with_the_stranger() -> None:
+    (culprit,) = lock_of_a_stranger().culprits()
+    assert culprit.actor == "Rollout 1"
+    assert culprit.reason == (
+        f"waiting for the lock on {LOCKED_FILE} of downloader, pid 4711, in generate (rollout.py:7)"
+    )
 
 
 def test_a_lock_that_was_got_meanwhile_is_awaited_no_more() -> None:

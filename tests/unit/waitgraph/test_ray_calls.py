@@ -18,10 +18,10 @@ from ray_sentinel.model.ray_calls import (
     of_job,
 )
 from ray_sentinel.model.stacks import Activity, StackFact
-from ray_sentinel.waitgraph import ray_calls
+from ray_sentinel.waitgraph import awaited_row
 from ray_sentinel.waitgraph.facts import WaitFact
 from ray_sentinel.waitgraph.picture import JobPicture, WaitRoot, picture
-from ray_sentinel.waitgraph.ray_calls import FEW, RayFacts
+from ray_sentinel.waitgraph.ray_calls import RayFacts
 
 NOW = 1_000_000.0
 JOB = "01000000"
@@ -132,11 +132,11 @@ class Cluster:
         )
 
 
-@pytest.fixture(params=[FEW, 0], ids=["few", "many"], autouse=True)
+@pytest.fixture(params=[awaited_row.FEW, 0], ids=["few", "many"], autouse=True)
 def one_by_one_or_by_halves(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_calls, "FEW", request.param)
+    monkeypatch.setattr(awaited_row, "FEW", request.param)
 
 
 def asleep(cluster: Cluster, kind: str = "Rollout") -> RayActor:
