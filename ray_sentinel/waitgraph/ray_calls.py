@@ -320,7 +320,7 @@ class RayFacts:
         """What a process does at a place, in short. A lock that it waits for may be held by a
         process that is not of the job."""
         lock = self._of_strangers.get(node)
-        if lock is not None and may_await(fact, lock=True) and not self._has_moved(node, fact):
+        if lock is not None and self._stands_at_lock(node):
             return f"waiting for the lock on {lock.lock} of {lock.stranger}, pid {lock.whom.pid},"
         return fact.label if place not in fact.label else "running" if fact.active else ""
 
@@ -330,10 +330,16 @@ class RayFacts:
         who, whom = process_node(one.who), process_node(one.whom)
         if who not in self.processes.known or whom not in self.processes.known:
             return False  # it ended, or its stack could not be taken
+        if one.lock:
+            return self._stands_at_lock(who)
         runs = self._runs.get(who, ())
         begun = min((call.since for call in runs if call.since is not None), default=one.since)
-        tensors = one.asker in ranks and one.answerer in ranks and not one.lock
-        return begun - CLOCKS <= one.since and not tensors
+        return begun - CLOCKS <= one.since and not (one.asker in ranks and one.answerer in ranks)
+
+    def _stands_at_lock(self, node: WaitNode) -> bool:
+        """Whether a process still waits for the lock for which it was seen to wait."""
+        fact = self._stacks.get(node)
+        return fact is not None and may_await(fact, lock=True) and not self._has_moved(node, fact)
 
     def _timed(self, one: AwaitedAnswer) -> AwaitedAnswer:
         """An awaited answer with its time. Since when a lock is awaited is not known: the waiting
@@ -361,15 +367,13 @@ class RayFacts:
     def _asked_for(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitsFor]:
         """The locks on files that a process awaits, or else the answers, where it waits for no call
         that it has made."""
-        locks = tuple(self._at_lock(node, fact))
+        locks = tuple(self._at_lock(node))
         yield from locks
         if not locks and self._works(node) and may_await(fact) and not self._made(node):
             yield from self._answers.awaited(node)
 
-    def _at_lock(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitsFor]:
+    def _at_lock(self, node: WaitNode) -> Iterator[WaitsFor]:
         """The locks on files that a process waits for, and who holds them."""
-        if fact is None or not may_await(fact, lock=True) or self._has_moved(node, fact):
-            return
         for file, wait in self._answers.locks(node):
             if wait.awaited.kind == "resource":
                 self.names[wait.awaited] = f"the lock on {file}"

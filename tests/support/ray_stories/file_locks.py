@@ -41,9 +41,11 @@ def lock_holder_works() -> RayStory:
     return story
 
 
-def lock_in_passing() -> RayStory:
+def lock_in_passing(*, holder_has_thread: bool = False) -> RayStory:
     """Those that were seen to wait for the lock have had it since, in turn, and sleep."""
-    story, _ = _locked()
+    story, holder = _locked()
+    if holder_has_thread:
+        holder.stack = msgspec.structs.replace(SLEEPS, tid=99, switches=7)
     for one in story.processes[2:]:
         one.stack = msgspec.structs.replace(SLEEPS, signature=("generate (rollout.py:9)",))
     story.run(60)

@@ -60,3 +60,11 @@ def test_a_lock_that_was_got_meanwhile_is_awaited_no_more() -> None:
     culprits = {culprit.actor for culprit in story.culprits()}
     assert culprits
     assert culprits <= {"Rollout 1", "Rollout 2"}
+
+
+def test_a_lock_that_was_got_meanwhile_makes_no_work_of_who_held_it() -> None:
+    """Rollout 0 has no call, and a thread of it stands in its own code."""
+    story = lock_in_passing(holder_has_thread=True)
+    assert "Rollout 0" not in {culprit.actor for culprit in story.culprits()}
+    standing = story.engine.view.ray.jobs[ray_story.JOB].standing.values()
+    assert {one.member.label for one in standing} == {"Rollout 1", "Rollout 2"}
