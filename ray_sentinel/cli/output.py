@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +26,7 @@ __all__ = [
     "print_error",
     "print_json",
     "print_json_line",
+    "print_next_steps",
     "text_printer",
     "write_report",
 ]
@@ -42,6 +43,14 @@ def print_json_line(value: Any) -> None:
     """Print ``value`` as one line of JSON and flush it, for programs that read a stream."""
     _write_json(json_text(value, indent=0))
     sys.stdout.flush()
+
+
+def print_next_steps(say: Printer, steps: Sequence[str]) -> None:
+    """Print what to do next, numbered; nothing where there is nothing to do."""
+    if steps:
+        say("\nWhat to do:", "bold")
+    for number, step in enumerate(steps, 1):
+        say(f"  {number}. {step}")
 
 
 def json_text(value: Any, *, in_order: bool = False, indent: int = 2) -> str:

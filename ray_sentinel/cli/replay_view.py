@@ -26,6 +26,7 @@ from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import read_private
 from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.report.words import percent
 
 _EXPECTED = (
     "expected is a log_dir (with events/), a folder of events (with NNNNNN.jsonl or .jsonl.gz), or "
@@ -269,7 +270,7 @@ def _words(incident: Incident) -> dict[str, str]:
         "kind": incident.kind,
         "culprits": named or _NOBODY,
         "sentence": incident.summary,
-        "confidence": f"{verdict.confidence:.2f}" if verdict else "none",
+        "confidence": percent(verdict.confidence) if verdict else "none",
         "suspected": _moment(incident.suspected_at),
         "confirmed": _moment(incident.confirmed_at),
         "resolved": _moment(incident.resolved_at),

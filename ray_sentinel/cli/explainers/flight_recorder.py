@@ -20,18 +20,33 @@ from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.options import add_prefix
-from ray_sentinel.cli.output import print_json, text_printer
+from ray_sentinel.cli.output import print_json, print_next_steps, text_printer
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.libraries import combine, library
 from ray_sentinel.model.rank_names import name_ranks
-from ray_sentinel.model.recorder import RecorderFacts, RecorderWait
+from ray_sentinel.model.recorder import RecorderFacts, RecorderKind, describe_waits
+from ray_sentinel.report.words import percent
 from ray_sentinel.waitgraph.confidence import of_recorder
 from ray_sentinel.waitgraph.recorder import explain
 
 HELP = "explain PyTorch flight-recorder dumps"
 
 _HEALTHY = ("waiting-outside", "running")
+
+_NEXT_STEPS: dict[RecorderKind, str] = {
+    "not-enqueued": "Look at the stacks of these ranks: their own code or interpreter is stuck "
+    "(py-spy dump --pid PID, then `ray-sentinel explain stacks`).",
+    "device-stuck": "Check the kernel log (Xid) and the GPU of these ranks, and the watchdog of "
+    "their processes.",
+    "collective-mismatch": "Compare the code paths, the data and the configuration of the ranks "
+    "that are told above, in front of this call.",
+    "no-dump": "Check whether the processes of these ranks are alive.",
+    "waiting-outside": "If the job hangs, check its storage, data loading and services.",
+    "running": "If the job still hangs, dump again and give both sets with --earlier.",
+    "cannot-tell": "Take the stacks of all ranks (`ray-sentinel explain stacks`), and check the "
+    "network and the GPUs; a second set of dumps and --earlier tell whether anything moves.",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,31 +111,22 @@ def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
     headline = f"{facts.kind}: {name_ranks(ranks) if ranks else 'nobody is named'}"
     dumps = f"{len(facts.ranks)} dump{'' if len(facts.ranks) == 1 else 's'} read"
     say(
-        f"{headline}, confidence {of_recorder(facts):.2f}, {dumps}",
+        f"{headline}, confidence {percent(of_recorder(facts))}, {dumps}",
         "bold red" if ranks else "bold",
     )
     for line in facts.evidence:
         say(f"  {line}")
-    alike = _alike(facts.waits)
+    alike = describe_waits(facts.waits)
     if alike:
-        say("\nThe others wait:", "bold")
-    for (operation, waits_for), waiting in alike[:40]:
-        say(f"  {name_ranks(waiting)}: {operation}" + (f", for {waits_for}" if waits_for else ""))
+        say("\nThe others wait:" if ranks else "\nWho waits for whom:", "bold")
+    for waiting, where in alike[:40]:
+        say(f"  {name_ranks(waiting)}: {where}")
     if len(alike) > 40:
         say(f"  ... and {len(alike) - 40} groups of ranks more: --json has them all")
+    print_next_steps(say, [_NEXT_STEPS[facts.kind]])
     for problem in facts.problems[:20]:
         say(f"problem: {problem}", "yellow")
     for reason in files.ignored[:10]:
         say(f"ignored: {reason}", "dim")
     if len(files.ignored) > 10:
         say(f"... and {len(files.ignored) - 10} files more were ignored", "dim")
-
-
-def _alike(waits: tuple[RecorderWait, ...]) -> list[tuple[tuple[str, str], list[int]]]:
-    """Ranks that wait in one operation for the same ranks, together."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for wait in waits:
-        for_whom = name_ranks(wait.waits_for[:16]) if wait.waits_for else ""
-        more = ", ..." if len(wait.waits_for) > 16 else ""
-        groups.setdefault((wait.operation, for_whom + more), []).append(wait.rank)
-    return list(groups.items())

@@ -23,7 +23,7 @@ import msgspec
 from ray_sentinel.cli.commands import explain as command
 from ray_sentinel.cli.evidence_folder import FolderFiles, read_folder
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import Printer, print_json, text_printer
+from ray_sentinel.cli.output import Printer, print_json, print_next_steps, text_printer
 from ray_sentinel.cli.weighing import Weighing, print_weighing, weighing
 from ray_sentinel.engine.incidents.evidence_case import (
     FolderEvidence,
@@ -36,6 +36,7 @@ from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.triage import Triage
+from ray_sentinel.report.words import percent
 from ray_sentinel.waitgraph.confidence import of_ras, of_recorder
 from ray_sentinel.waitgraph.stacks import Explanation
 
@@ -298,7 +299,8 @@ def _print(answer: FolderAnswer, found: FolderFiles) -> None:
     say = text_printer()
     style = "bold red" if answer.culprits else "bold"
     sentence = answer.sentence.removesuffix(".")
-    say(f"{answer.kind}: {sentence}, confidence {answer.confidence:.2f}", style)
+    sure = f", confidence {percent(answer.confidence)}" if answer.confidence else ""
+    say(f"{answer.kind}: {sentence}{sure}", style)
     if answer.reservation:
         say(f"  live, this would not be told at once: {answer.reservation}", "yellow")
     for one in answer.culprits:
@@ -307,6 +309,7 @@ def _print(answer: FolderAnswer, found: FolderFiles) -> None:
         count = len(one["named_by"])
         by = f"{count} witness{'' if count == 1 else 'es'}: {', '.join(one['named_by'])}"
         say(f"  {who}{place}: {one['reason']}; named by {by}")
+    print_next_steps(say, answer.next_steps)
     say("\nWitnesses:", "bold")
     for witness in answer.witnesses:
         names = name_ranks(sorted(set(witness.ranks))) if witness.ranks else "nobody"
@@ -319,7 +322,7 @@ def _print(answer: FolderAnswer, found: FolderFiles) -> None:
     if answer.why is not None:
         print_weighing(answer.why, say)
     if answer.waiting:
-        say("\nThe others wait:", "bold")
+        say("\nThe others wait:" if answer.culprits else "\nWho waits for whom:", "bold")
     for line in answer.waiting[:20]:
         say(f"  {line}")
     _print_left_out(found, say)

@@ -17,11 +17,13 @@ import argparse
 from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import console, print_json, text_printer
+from ray_sentinel.cli.output import console, print_json, print_next_steps, text_printer
 from ray_sentinel.cli.stack_files import StackFiles, load
 from ray_sentinel.evidence.stacks import merge, render, who
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.incident import Culprit
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.report.words import percent
 from ray_sentinel.waitgraph.stacks import Explanation, explain
 
 _NOTES = {True: " (waits for others)", False: " (does not wait for others)", None: ""}
@@ -101,17 +103,19 @@ def _identity(fact: StackFact) -> dict[str, Any]:
 
 
 def _name(culprit: Culprit) -> str:
-    place = f"pid {culprit.pid or '?'} on {culprit.host or 'an unknown host'}"
+    place = f"pid {culprit.pid or '?'}" + (f" on {culprit.host}" if culprit.host else "")
     return f"rank {culprit.rank} ({place})" if culprit.rank is not None else place
 
 
 def _print(found: Explanation, files: StackFiles, *, tree: bool) -> None:
     say = text_printer()
     names = ", ".join(map(_name, found.culprits))
-    headline = f"{found.kind}: {names or 'nobody is named'}, confidence {found.confidence:.2f}"
+    headline = f"{found.kind}: {names or 'nobody is named'}, confidence {percent(found.confidence)}"
     say(headline, "bold red" if found.culprits else "bold")
     for line in found.evidence:
         say(f"  {line.text}")
+    if found.culprits:
+        print_next_steps(say, KINDS[found.kind].next_steps)
     for item in found.classes[:20]:
         note = _NOTES[item.waits_for_others]
         say(f"\n{item.count} × {item.label or 'no stack'}{note}: {who(item.members)}", "bold")

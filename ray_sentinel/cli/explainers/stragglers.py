@@ -26,6 +26,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stragglers import explain
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.straggler import StragglerFacts
+from ray_sentinel.report.words import percent
 
 HELP = "find slow ranks in PyTorch flight-recorder dumps"
 
@@ -81,7 +82,7 @@ def as_dict(facts: StragglerFacts) -> dict[str, Any]:
 def _print(facts: StragglerFacts) -> None:
     say = text_printer()
     who = name_ranks(facts.ranks) if facts.ranks else "nobody is named"
-    headline = f"{facts.kind}: {who}, confidence {facts.confidence:.2f}"
+    headline = f"{facts.kind}: {who}, confidence {percent(facts.confidence)}"
     say(headline, "bold red" if facts.ranks else "bold")
     for text in facts.evidence:
         say(f"  {text}")

@@ -27,7 +27,6 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.confidence import PROOF, RAS, RECORDER, STACKS
 
 JOB = "the job"
-_NOWHERE = "an unknown host"
 _APART = 60.0
 """Seconds that are assumed between two looks where the files do not tell: they were made by hand,
 one after the other."""
@@ -51,14 +50,11 @@ def judged(evidence: FolderEvidence) -> Judgement:
     """The judgement that the live engine would give on this evidence. With "wait", the verdict says
     why it would not be published yet."""
     case = _case(evidence)
-    hosts = {view.node: view.node or _NOWHERE for view in case.job.ranks.values()}
+    hosts = {view.node: view.node for view in case.job.ranks.values()}
     proven = any(finding.hard for finding in case.findings.values())
     found = judge(case, 0.0, host_of=hosts, proven=proven)
     culprits = tuple(
-        msgspec.structs.replace(
-            one, pid=one.pid or None, host="" if one.host == _NOWHERE else one.host
-        )
-        for one in found.verdict.culprits
+        msgspec.structs.replace(one, pid=one.pid or None) for one in found.verdict.culprits
     )
     verdict = msgspec.structs.replace(found.verdict, culprits=culprits)
     return msgspec.structs.replace(found, verdict=verdict)

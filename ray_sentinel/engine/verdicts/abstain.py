@@ -55,7 +55,7 @@ def _nobody_because(case: Case, now: float) -> tuple[Decision, FaultKind, str, s
         summary = f"rank {slow[0].rank.id.rank} is slow"
         return "wait", "slow", summary, "slow: its stack still changes"
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
-    if outside or (facts and not any(fact.waits_for_others for fact in facts)):
+    if outside or (facts and not _waiting(case)):
         summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
         late = "stall.outside" in case.findings
         return "confirm" if late else "wait", "stall", summary, "stall"
@@ -64,16 +64,23 @@ def _nobody_because(case: Case, now: float) -> tuple[Decision, FaultKind, str, s
         limit = STANDING_TIMEOUTS * timeout
     elif not job.counts_steps:
         limit = max(limit, BLIND_SECONDS_UNATTACHED)
-    kind, summary = _describe_indistinct(job, facts)
+    kind, summary = _describe_indistinct(case, facts)
     return "confirm" if silence >= limit else "wait", kind, summary, "cannot tell who"
 
 
-def _describe_indistinct(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
+def _describe_indistinct(case: Case, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
     """What is known of a hang in which nothing distinguishes the ranks."""
+    job = case.job
     if job.joins():
         return "startup-stuck", f"{job.job} does not start: {_not_joined(job)}"
-    waiting = sum(bool(fact.waits_for_others) for fact in facts)
-    seen = f"{waiting} of {len(job.live)} ranks wait in collectives"
+    recorder, ras = case.recorder, case.ras
+    if recorder is not None and recorder.kind == "collective-mismatch" and recorder.evidence:
+        return "collective-mismatch", f"{job.job} hangs: {recorder.evidence[0]}"
+    seen = f"{len(_waiting(case))} of {len(job.live)} ranks wait in collectives"
+    if not facts and recorder is not None and recorder.evidence:
+        return "unknown", f"{job.job} hangs: {recorder.evidence[0]}"
+    if not facts and ras is not None and ras.evidence:
+        return "unknown", f"{job.job} hangs: {ras.evidence[0]}"
     if not facts:
         seen = "there is no stack of any rank"
     hangs = f"{job.job} hangs: {seen}"
@@ -103,3 +110,13 @@ def _all_stand(case: Case, facts: Sequence[StackFact]) -> bool:
 def _waits(case: Case, view: RankView) -> bool:
     fact = case.latest(view.rank.process)
     return fact is not None and bool(fact.waits_for_others)
+
+
+def _waiting(case: Case) -> set[int]:
+    """The ranks that wait for others, by their stack or by their recorder: where the stack is
+    Python's alone, the line that waits for the device of a pending operation looks like any
+    other."""
+    live = case.job.live
+    waits = case.recorder.waits if case.recorder is not None else ()
+    pending = {wait.rank for wait in waits} & {view.rank.id.rank for view in live}
+    return pending | {view.rank.id.rank for view in live if _waits(case, view)}

@@ -13,6 +13,7 @@ from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Verdict
 from ray_sentinel.model.rank_names import name_ranks, ranges
+from ray_sentinel.model.recorder import describe_waits
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.confidence import Testimony, put_on_rank
 
@@ -99,9 +100,8 @@ def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
     """One line for each place in which innocent ranks wait."""
     places: dict[str, list[int]] = {}
     waits = case.recorder.waits if case.recorder is not None else ()
-    for wait in waits:
-        whom = ", ".join(map(str, wait.waits_for)) or "their peers"
-        places.setdefault(f"for {whom} in {wait.operation}", []).append(wait.rank)
+    for ranks, where in describe_waits(waits):
+        places.setdefault(where, []).extend(ranks)
     for view in case.job.live:
         fact = case.latest(view.rank.process)
         if not waits and view.rank.process not in named and fact is not None:

@@ -141,7 +141,8 @@ def _describe(culprits: Sequence[Culprit], phrases: Sequence[str]) -> str:
     input``."""
     by_phrase: dict[str, list[str]] = {}
     for culprit, phrase in zip(culprits, phrases, strict=True):
-        by_phrase.setdefault(phrase, []).append(f"rank {culprit.rank} on {culprit.host}")
+        place = f" on {culprit.host}" if culprit.host else ""
+        by_phrase.setdefault(phrase, []).append(f"rank {culprit.rank}{place}")
     return "; ".join(
         f"{names[0]} {phrase}" + (f", likewise {' and '.join(names[1:])}" if names[1:] else "")
         for phrase, names in by_phrase.items()

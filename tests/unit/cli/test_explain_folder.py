@@ -206,16 +206,83 @@ def test_an_answer_is_one_sentence_in_its_line(
     assert main(["explain", str(tmp_path)]) == 1
     assert capsys.readouterr().out.splitlines()[0] == (
         "unknown-death: The logs end before any step was seen without giving a reason, "
-        "confidence 0.40"
+        "confidence 40 %"
     )
 
 
 def test_polls_without_stacks_count_no_rank_that_waits(capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", str(FIXTURES / "nccl_ras")])
-    assert "there is no stack of any rank, and nothing else" in capsys.readouterr().out
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("unknown: the job hangs: AllGather number 641 of communicator")
+    assert "ranks wait in collectives" not in first
 
 
 # The live engine and the folder are one judge.
+
+
+def mismatch() -> RecorderFacts:
+    """Two ranks, each of which waits for the other in a call that differs."""
+    return RecorderFacts(
+        kind="collective-mismatch",
+        evidence=("mismatch in tp[0-1] number 21: rank 0 called 32 Float; rank 1 called 16 Float",),
+        waits=tuple(
+            RecorderWait(rank=rank, operation="all_reduce", waits_for=(1 - rank,))
+            for rank in (0, 1)
+        ),
+        ranks=(0, 1),
+    )
+
+
+def test_calls_that_differ_are_told_where_nobody_is_named() -> None:
+    verdict = judged(FolderEvidence(recorder=mismatch())).verdict
+    assert verdict.culprits == ()
+    assert verdict.kind == "collective-mismatch"
+    assert verdict.summary == (
+        "the job hangs: mismatch in tp[0-1] number 21: rank 0 called 32 Float; "
+        "rank 1 called 16 Float"
+    )
+    assert verdict.next_steps
+    assert verdict.waiting == ("ranks 0-1: for each other in all_reduce",)
+
+
+@pytest.mark.parametrize("pending", [True, False])
+def test_ranks_whose_recorder_shows_a_pending_call_do_not_wait_outside(pending: bool) -> None:
+    stacks = [elsewhere(rank) for rank in (0, 1)]
+    recorder = msgspec.structs.replace(mismatch(), kind="cannot-tell")
+    if not pending:
+        recorder = RecorderFacts(kind="waiting-outside", ranks=(0, 1))
+    verdict = judged(FolderEvidence(rounds=[stacks], recorder=recorder)).verdict
+    assert (verdict.kind == "stall") is not pending
+    assert ("2 of 2 ranks wait in collectives" in verdict.summary) is pending
+
+
+def test_the_answer_says_what_to_do_and_no_host_that_is_not_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["explain", str(FIXTURES / "flight_recorder" / "gloo_sleeper")])
+    lines = capsys.readouterr().out.splitlines()
+    assert " on " not in lines[0]
+    assert "confidence 9" in lines[0]
+    assert lines[0].endswith(" %")
+    assert lines.index("What to do:") < lines.index("Witnesses:")
+    assert lines[lines.index("What to do:") + 1].startswith("  1. ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "folder"),
+    [("flight-recorder", "flight_recorder/gloo_sleeper"), ("stacks", "stacks/gloo_plain/native")],
+)
+def test_each_explainer_says_what_to_do(
+    kind: str, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", kind, str(FIXTURES / folder)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[lines.index("What to do:") + 1].startswith("  1. ")
+
+
+def test_polls_of_ras_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "nccl-ras", str(FIXTURES / "nccl_ras" / "dead.txt")]) == 1
+    assert "  1. Check the log of this rank" in capsys.readouterr().out
 
 
 def live(recorder: RecorderFacts | None) -> tuple[Incident, FolderEvidence]:

@@ -165,3 +165,23 @@ RuntimeError: The size of tensor a (64) must match the size of tensor b (128)
 """
     (who,) = triage(tmp_path, {"job.log": text}).culprits
     assert (who.rank, who.pid, who.node) == (2, 2791977, "10.65.6.13")
+
+
+@pytest.mark.parametrize("probe", ["Readiness", "Liveness", "Startup"])
+def test_a_probe_of_the_kubelet_that_is_not_answered_is_no_failure_of_the_job(
+    tmp_path: Path, probe: str
+) -> None:
+    events = (
+        "LAST SEEN  TYPE     REASON     OBJECT         MESSAGE\n"
+        f'5m  Warning  Unhealthy  pod/trainer-0  {probe} probe failed: Get "http://10.0.0.3:8080/ready": dial tcp 10.0.0.3:8080: connect: connection refused\n'
+        "4m  Normal   Started    pod/trainer-0  Started container trainer\n"
+    )
+    answer = triage(tmp_path, {"trainer-0.log": steps(120), "events.txt": events})
+    assert answer.kind == "unknown-death"  # the logs go on to their end
+    assert answer.culprits == ()
+
+
+def test_a_container_restarted_for_its_probe_has_failed(tmp_path: Path) -> None:
+    events = "5m  Normal  Killing  pod/trainer-0  Container trainer failed liveness probe, will be restarted\n"
+    answer = triage(tmp_path, {"trainer-0.log": steps(120), "events.txt": events})
+    assert answer.kind != "unknown-death"
