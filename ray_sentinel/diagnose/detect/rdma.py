@@ -154,7 +154,9 @@ def lasting(case: JobCase, flags: Bools, rate: Floats, limit: float, step: float
     for left, right in stats.runs(stats.joined(flags, _cells(case, JOIN_SECONDS))):
         above = int(flags[left:right].sum())
         lasts = above * step >= RDMA_BACKGROUND.seconds and np.nanmean(rate[left:right]) >= limit
-        if above >= 2 and (lasts or RDMA_RETRANSMITS.crossed(np.nansum(rate[left:right]) * step)):
+        # What is within the limit is background, however long a run of single peaks makes it.
+        excess = np.nansum((rate[left:right] - limit)[flags[left:right]]) * step
+        if above >= 2 and (lasts or RDMA_RETRANSMITS.crossed(excess)):
             out[left:right] = True
     return out
 

@@ -55,7 +55,7 @@ def _nobody_because(case: Case, now: float) -> tuple[Decision, FaultKind, str, s
         summary = f"rank {slow[0].rank.id.rank} is slow"
         return "wait", "slow", summary, "slow: its stack still changes"
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
-    if outside or (facts and not _waiting(case)):
+    if outside or _all_seen_outside(case, facts):
         summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
         late = "stall.outside" in case.findings
         return "confirm" if late else "wait", "stall", summary, "stall"
@@ -99,6 +99,13 @@ def _not_joined(job: JobView) -> str:
     if missing := job.missing_ranks():
         return f"{name_ranks(here)} wait for {name_ranks(missing)}, which no agent sees"
     return f"all {len(here)} ranks are there, and wait for others to join"
+
+
+def _all_seen_outside(case: Case, facts: Sequence[StackFact]) -> bool:
+    """Whether every rank is seen where it waits for no other. Most stand on a line of which it is
+    not known whether it waits for the device, and so for the others: that is no such sight."""
+    unknown = sum(fact.waits_for_others is None for fact in facts)
+    return bool(facts) and not _waiting(case) and 2 * unknown <= len(facts)
 
 
 def _all_stand(case: Case, facts: Sequence[StackFact]) -> bool:

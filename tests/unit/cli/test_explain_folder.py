@@ -256,6 +256,18 @@ def test_ranks_whose_recorder_shows_a_pending_call_do_not_wait_outside(pending: 
     assert ("2 of 2 ranks wait in collectives" in verdict.summary) is pending
 
 
+@pytest.mark.parametrize(("unknown", "outside"), [(3, False), (0, True)])
+def test_places_of_which_it_is_not_known_whether_they_wait_are_not_outside(
+    unknown: int, outside: bool
+) -> None:
+    stacks = [
+        elsewhere(rank, "unknown" if rank < unknown else "sleep", f"place_{rank} (x.py:1)")
+        for rank in range(4)
+    ]
+    verdict = judged(FolderEvidence(rounds=[stacks])).verdict
+    assert ("wait for something outside" in verdict.summary) is outside
+
+
 def test_the_answer_says_what_to_do_and_no_host_that_is_not_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

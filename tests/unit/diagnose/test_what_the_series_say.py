@@ -247,6 +247,19 @@ def test_notifications_as_many_as_always_are_no_congestion(lost_scrapes: bool) -
     assert found(source).cause != "congestion"
 
 
+@pytest.mark.parametrize("culprit", ["", "n1"])
+def test_a_long_noise_of_single_retransmits_is_no_trouble_of_a_link(culprit: str) -> None:
+    source = job(halt=240)
+    rng = np.random.default_rng(5)
+    for host in HOSTS:
+        rate = np.abs(rng.normal(0.0, 1.0, CELLS))  # a packet a second, three at times
+        rate += np.where((host == culprit) & (np.arange(CELLS) >= 230), 400.0, 0.0)
+        port(source, "hw_rdma_tx_retx_pkts_total", host, np.cumsum(10.0 * rate))
+    answer = found(source)
+    assert (answer.cause == "rdma-link") is bool(culprit)
+    assert {one.host for one in answer.culprits} == ({culprit} if culprit else set())
+
+
 def test_what_ended_the_job_ranks_above_what_slowed_it() -> None:
     source = job(1.5, halt=300, own={("hw_gpu_pcie_replay_total", "n2", "1"): replays()})
     for host in HOSTS:
