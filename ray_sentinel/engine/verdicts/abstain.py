@@ -102,10 +102,11 @@ def _not_joined(job: JobView) -> str:
 
 
 def _all_seen_outside(case: Case, facts: Sequence[StackFact]) -> bool:
-    """Whether every rank is seen where it waits for no other. Most stand on a line of which it is
-    not known whether it waits for the device, and so for the others: that is no such sight."""
+    """Whether every rank is seen where it waits for no other. Ranks at several places, most of
+    which do not tell whether they wait for the device and so for the others, are not so seen."""
     unknown = sum(fact.waits_for_others is None for fact in facts)
-    return bool(facts) and not _waiting(case) and 2 * unknown <= len(facts)
+    alike = len({fact.signature for fact in facts}) == 1
+    return bool(facts) and not _waiting(case) and (alike or 2 * unknown <= len(facts))
 
 
 def _all_stand(case: Case, facts: Sequence[StackFact]) -> bool:
