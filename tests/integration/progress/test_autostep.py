@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from ray_sentinel.progress.rank import who
 from ray_sentinel.progress.rank.autostep import SWITCH, AutoStep
 from ray_sentinel.progress.rank.writer import ProgressWriter
 
+if TYPE_CHECKING:  # else each stream would import it, a second and more, to collect these tests
+    import torch
+
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _torch() -> None:
+    """It is there before anything counts."""
+    importlib.import_module("torch.optim")
 
 
 @pytest.fixture
@@ -23,6 +33,8 @@ def writer(tmp_path: Path) -> Iterator[ProgressWriter]:
 
 
 def optimizer() -> torch.optim.Optimizer:
+    import torch
+
     weight = torch.nn.Parameter(torch.ones(1))
     weight.grad = torch.ones(1)
     return torch.optim.SGD([weight], lr=0.1)

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
+from ray_sentinel.model.gpus import GpuMap
+from ray_sentinel.model.last_hour import LanesReport
+from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.status import Status
 from ray_sentinel.web import live
 from ray_sentinel.web.changes import changes
@@ -38,10 +41,18 @@ FOLLOWED = "/api/v1/live"
 ASKED = "/api/v1/page"
 
 
-# Made before they are asked for: that would take the server's time.
-MAPS = {nodes: gpus("utilisation", nodes=nodes) for nodes in (2, RANKS // 8)}
-PORTS = {nodes: ports(nodes) for nodes in MAPS}
-LANES = {number: lanes(number=number) for number in (8, RANKS)}
+MAPS: dict[int, GpuMap] = {}
+PORTS: dict[int, PortMap] = {}
+LANES: dict[int, LanesReport] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _answers() -> None:
+    """Made before they are asked for, which would take the server's time, and not by each stream
+    that collects these tests, which takes a second."""
+    MAPS.update({nodes: gpus("utilisation", nodes=nodes) for nodes in (2, RANKS // 8)})
+    PORTS.update({nodes: ports(nodes) for nodes in MAPS})
+    LANES.update({number: lanes(number=number) for number in (8, RANKS)})
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -105,20 +106,32 @@ def run_of(folder: Path) -> Looked:
     return sim
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    sim = run_of(tmp_path / "events/d")
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of that run; tests have copies."""
+    sim = run_of(tmp_path_factory.mktemp("recorded"))
     sim.loop.close()
     return sim.folder
 
 
-@pytest.fixture
-def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def recorded_beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with the evidence in a file."""
-    monkeypatch.setattr(evidence_files, "SMALL", 64)
-    sim = run_of(tmp_path / "events/d")
-    sim.loop.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evidence_files, "SMALL", 64)
+        sim = run_of(tmp_path_factory.mktemp("recorded"))
+        sim.loop.close()
     return sim.folder
+
+
+@pytest.fixture
+def folder(recorded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(recorded, tmp_path / "events/d"))
+
+
+@pytest.fixture
+def beside(recorded_beside: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(recorded_beside, tmp_path / "events/d"))
 
 
 def other(*_: object, **__: object) -> StragglerFacts:
