@@ -283,7 +283,7 @@ class _RasVerdict:
         if not all(excepted([count], size, most_odd(size)) for count, size in sizes):
             return "too many are behind to be the exception: they may wait for another"
         nodes = ({self._waits.node(one.look, member) for member in side} for one, side in held)
-        if accused not in nodes:
+        if accused not in nodes or self._waits.send_to_each_other(accused):
             return (
                 "ranks of several communicators are behind and wait in none; they may wait for "
                 "each other's sends, which RAS does not count"

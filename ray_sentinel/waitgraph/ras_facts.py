@@ -10,7 +10,7 @@ while a job runs; sends and receives are not counted.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -195,6 +195,16 @@ class RasWaits:
         ]
         reached = (m.counts[one.kind] >= one.number for counts in like for m in counts.members)
         return 2 * inside <= len(mine) and len(like) >= _LEAST_LIKE and not any(reached)
+
+    def send_to_each_other(self, nodes: Container[WaitNode]) -> bool:
+        """Whether some ranks are all the members of a communicator that has seen no collective,
+        while others have: it is there for sends and receives, as those of a pipeline."""
+        return any(
+            len(counts.members) > 1
+            and not any(sum(m.counts[kind] for kind in counts.kinds) for m in counts.members)
+            and all(self.node(counts.look, member) in nodes for member in counts.members)
+            for counts in self.counts.values()
+        )
 
     def _state_gone(
         self,

@@ -87,6 +87,22 @@ def test_who_alone_has_launched_so_many_may_have_made_one_too_many(
     assert [one.rank for one in twice(job).culprits] == named
 
 
+@pytest.mark.parametrize(("collectives", "named"), [(0, []), (1, [1, 5, 9, 13])])
+def test_ranks_of_a_pipeline_that_are_behind_may_wait_for_one_of_them(
+    collectives: int, named: list[int]
+) -> None:
+    """Four stages of four ranks. In the communicator of a pipeline there are sends alone."""
+    job = Job(5, 4, 4, "tp")
+    pipelines = job.comms[-4:]
+    assert [seat.peer.world for seat in pipelines[1].seats] == [1, 5, 9, 13]
+    for comm in job.comms:
+        if comm not in pipelines:
+            comm.launch("AllReduce", 7)
+            comm.launch("AllReduce", 3, but=(1, 5, 9, 13))
+        comm.launch("AllGather", collectives)
+    assert [one.rank for one in twice(job).culprits] == named
+
+
 @pytest.mark.parametrize("behind", [(), (3,)])
 def test_where_only_the_error_of_a_peer_is_reported_nobody_is_named(behind: tuple[int]) -> None:
     """The peer has gone, and RAS does not list it any more: the job neither runs nor is whole."""
