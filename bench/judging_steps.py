@@ -365,6 +365,9 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "ahead of all": Step(
             f"{_RASF}ahead_of_all", gives(False), "who is ahead may have made one call too many"
         ),
+        "sends": Step(
+            f"{_RASF}send_to_each_other", gives(False), "those behind may wait for a send of one"
+        ),
     },
     "The live judge: what is weighed": {
         "findings": Step(f"{_SU}_from_findings", gives(None), "what rules have proven"),
@@ -411,6 +414,9 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "all idle": Step(f"{_AB}all_idle", gives(False), "all have nothing to do"),
         "all stand": Step(f"{_AB}_all_stand", gives(False), "all wait, so less silence is enough"),
         "waits": Step(f"{_AB}_waits", gives(False), "who waits is not the one that is slow"),
+        "seen outside": Step(
+            f"{_AB}_all_seen_outside", gives(False), "all are seen to wait for none of them"
+        ),
         "not joined": Step(f"{_AB}_not_joined", gives(""), "who is missing at the start"),
         "last lines": Step(
             "ray_sentinel.engine.incidents.lifecycle:with_last_lines",
@@ -474,6 +480,8 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "has room": Step(f"{_UN}_has_room", gives(False), "there is room, and no worker"),
         "may be held": Step(f"{_UN}_may_be_held", gives(True), "no node is large enough"),
         "may await": Step(f"{_W}ray_calls:may_await", gives(True), "its stack may await an answer"),
+        "locks": Step(f"{_RY}_at_lock", gives(()), "a lock on a file, and who holds it"),
+        "at lock": Step(f"{_RY}_stands_at_lock", gives(True), "its stack still stands at a lock"),
         "operations": Step(f"{_RY}_of_operations", gives(()), "actors in collectives"),
         "meeting": Step(f"{_OP}_meeting", gives(()), "actors of several classes in one call"),
         "fellows": Step(f"{_OP}_fellows", gives(()), "a process group of several classes"),
