@@ -66,6 +66,8 @@ LAST_EVENT_BYTES = 13 << 20
 """Bytes below ``MOST_UNPACKED`` that are left to the last event of a segment."""
 MOST_READ_STATE = 1 << 30
 """Most bytes of one state that are unpacked: earlier versions wrote larger ones."""
+LOOK_SECONDS = 5.0
+"""Seconds of events after which the file is looked at again: somebody else may have removed it."""
 _PIECE = 1 << 20
 """Bytes of a segment that are compressed at a time."""
 _SUFFIX, _PACKED, _PART = ".jsonl", ".jsonl.gz", ".jsonl.part"
@@ -160,7 +162,17 @@ class EventLog:
         self._full_at = self._over_at = segment_bytes
         self._has_state = False
         """Whether the segment began with the engine's state."""
+        self._path = folder
+        """The segment that is being written."""
+        self._looked_at = 0.0
+        self._place = (0, 0)
+        """Device and inode of the segment, and ``_length`` its bytes, as we wrote it."""
+        self._length = self._events = 0
+        self._unsaid = 0
+        """How many of ``removed`` no header tells yet."""
         self._number = max((_number(path) for path in _files(folder)), default=0)
+        self.removed = 0
+        """How many events are gone because somebody else removed or changed their file."""
 
     @property
     def begins(self) -> bool:
@@ -189,8 +201,11 @@ class EventLog:
 
     def append_line(self, line: bytes, time: float, state: bytes = b"", *, lost: int = 0) -> None:
         """``append`` for an event that is already encoded. A new segment begins with it if ``lost``
-        events before it are missing."""
-        must = self._file < 0 or (self._full and not self._has_state) or self._over or lost > 0
+        events before it are missing, or if somebody else removed or changed the segment."""
+        if self._file >= 0 and abs(time - self._looked_at) >= LOOK_SECONDS:
+            self._look(time)
+        gap = lost > 0 or self._unsaid > 0
+        must = self._file < 0 or (self._full and not self._has_state) or self._over or gap
         if must or state:
             self.begin(time, state, lost=lost)
         self._write(line)
@@ -207,12 +222,13 @@ class EventLog:
     def begin(self, time: float, state: bytes, *, lost: int = 0) -> None:
         """Begin a segment with the engine's state at ``time``. Raises OSError, like ``append``."""
         self.close()
+        keep_private(self.folder)  # somebody may have removed it
         packed = packed_state(state)
         header = _encoder.encode(
             SegmentHeader(
                 started_at=time,
                 state=packed,
-                lost=lost,
+                lost=lost + self._unsaid,
                 boot=boot_number(),
                 clock_offset=self._clock_offset,
             )
@@ -220,9 +236,12 @@ class EventLog:
         self._number += 1
         path = self.folder / f"{self._number:06d}{_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        info = os.fstat(self._file)
+        self._path, self._place, self._looked_at = path, (info.st_dev, info.st_ino), time
+        self._length = 0
         self._write(header)
         # The size counts only its events: the state of a large job is large.
-        self._size, self._has_state = 0, bool(state)
+        self._size, self._events, self._unsaid, self._has_state = 0, 0, 0, bool(state)
         self._full_at = most_events(len(packed), self._max_bytes, self._segment_bytes)
         self._over_at = max(self._full_at, _readable_events(len(packed)))
         self._pack_and_prune(path)
@@ -237,6 +256,25 @@ class EventLog:
             self.close()
             raise
         self._size += len(data)
+        self._length += len(data)
+        self._events += 1
+
+    def _look(self, time: float) -> None:
+        """Close the segment if somebody else removed, moved or changed it: what is written into it
+        could not be found or read."""
+        self._looked_at = time
+        try:
+            info = os.lstat(self._path)
+            if (info.st_dev, info.st_ino, info.st_size) == (*self._place, self._length):
+                return
+            left = sum(1 for _ in begun_segment(self._path)[1])
+        except (OSError, InputError):
+            left = 0
+        self.close()
+        lost = max(0, self._events - left)
+        self.removed += lost
+        self._unsaid += lost
+        log.warning("%s was removed or changed by somebody else: %d events", self._path, lost)
 
     def _pack_and_prune(self, current: Path) -> None:
         for path in _files(self.folder):

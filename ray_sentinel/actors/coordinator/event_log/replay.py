@@ -269,7 +269,7 @@ class RecordedLog:
         before, segment = self._segments[index - 1], self._segments[index]
         if segment.header.lost:
             return (
-                f"{segment.path}: {segment.header.lost} events before it were not written: what was"
+                f"{segment.path}: {segment.header.lost} events before it are missing: what was"
                 " known at its beginning is taken over as it was recorded"
             )
         numbers = (int(one.path.name.partition(".")[0]) for one in (before, segment))

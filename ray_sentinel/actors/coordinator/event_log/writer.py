@@ -111,10 +111,18 @@ class LogWriter:
     @property
     def notes(self) -> tuple[str, ...]:
         """Problems for people."""
+        removed = self._log.removed if self._log is not None else 0
+        by_others = (
+            f"{removed} events are missing in the event log: somebody removed or changed their "
+            f"file in {self._folder}"
+        )
+        others = (by_others,) if removed else ()
         lost = f"{self.missing} events are missing in the event log" if self.missing else ""
         if self.problem:
-            return (f"{self.problem}; {lost}" if lost else self.problem,)
-        return (f"{lost}: {self._folder} did not take them in time",) if lost else ()
+            return (f"{self.problem}; {lost}" if lost else self.problem, *others)
+        if lost:
+            return (f"{lost}: {self._folder} did not take them in time", *others)
+        return others
 
     def put(self, event: AnyEvent, state: StateCut | None = None) -> int:
         """Queue an event, and the engine's snapshot before it. Returns the event's number."""
