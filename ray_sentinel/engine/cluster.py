@@ -235,6 +235,8 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         node = self.nodes.get(snapshot.node.id)
         if node is None:
             node = self.nodes[snapshot.node.id] = NodeState(node=snapshot.node, joined_at=now)
+        silent = node.silence(now)
+        missed = silent if silent > self.lost_after(node) else 0.0
         node.apply(snapshot, now)
         self.telemetry.add(snapshot, now, node.offset, self.config.coordinator.series_bytes)
         self.ray.apply(snapshot, now, node.offset)
@@ -250,6 +252,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             job = views.get(key)
             if job is None:
                 job = views[key] = self._job(*key, now)
+                job.miss(now - missed, now)
             job.apply(rank, snapshot.node.id, at, snapshot.time)
             homes.setdefault(rank.rank.process, set()).add(key)
             if rank.progress is None:
@@ -369,7 +372,11 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return {job: phases for job, phases in found.items() if phases}
 
     def listen(self, now: float) -> None:
-        """The coordinator was away until now; that time does not count as silence of the nodes."""
+        """The coordinator was away until now; that time does not count as silence of the nodes, nor
+        as a pause of the jobs."""
+        heard = [node.seen_at for node in self.nodes.values() if node.seen_at is not None]
+        for job in self.jobs.values():
+            job.miss(max(heard, default=now), now)
         for node in self.nodes.values():
             node.listened_since = now
 

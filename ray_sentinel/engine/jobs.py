@@ -135,7 +135,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     pace: DurationStats = msgspec.field(default_factory=DurationStats)
     """Durations of its steps."""
     gaps: DurationStats = msgspec.field(default_factory=DurationStats)
-    """Durations of its pauses."""
+    """Durations of its pauses, as far as somebody watched."""
+    unseen: float = 0.0
+    """Seconds since it last moved, up to ``unseen_until``, in which nobody reported its ranks."""
+    unseen_until: float = 0.0
     steps_recorded: int = 0
     """The most steps that a living rank has reported."""
     busy_seconds: float = 0.0
@@ -289,12 +292,13 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         moved = self.moved_at()
         if moved > self.last_moved:
             gap = moved - self.last_moved
-            # A pause while a job starts up says nothing about pauses in its training.
-            if gap > GAP and not self.counts_steps and self.training():
-                self.gaps.add(gap)
+            # A pause while a job starts up says nothing about pauses in its training, nor does time
+            # in which it may have moved and nobody would have seen it.
+            if (seen := gap - self.unseen) > GAP and not self.counts_steps and self.training():
+                self.gaps.add(seen)
             if self.complete_since is not None and gap < self.hang.silence_seconds:
                 self.busy_seconds += gap
-            self.last_moved = moved
+            self.last_moved, self.unseen = moved, 0.0
         if self._works() and self._has_looks() and not self.joins():
             self.has_trained = True
         live = self.live
@@ -315,6 +319,14 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         begun = min(view.first_seen for view in self.live) if self.exits else now
         if now - begun > BEGUN_SECONDS:
             self.exits.forget_before(begun)
+
+    def miss(self, since: float, until: float) -> None:
+        """Nobody reported its ranks, or some of them, between these times: the coordinator was
+        away, or an agent."""
+        since = max(since, self.last_moved, self.unseen_until)
+        if until > since:
+            self.unseen += until - since
+            self.unseen_until = until
 
     def follow(self, moved_at: float, ended_at: float | None) -> None:
         """For a job without ranks: record when its Ray job last moved and when it ended."""
