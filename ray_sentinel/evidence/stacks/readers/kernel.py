@@ -53,6 +53,9 @@ _KERNEL_THREAD = re.compile(
     r"swapper|kworker|khungtaskd|ksoftirqd|migration|rcu\w|kswapd|jbd2|watchdog|kthreadd"
 )
 _PROCESS = re.compile(r"^\s*Process (\d+): ?(.*)$|^\s*Pid:\s*(\d+)\s*$")
+_TO_USER = re.compile(r"exit_to_user_mode")
+"""In the innermost function of a task that runs its program: the CPU was given to another meanwhile,
+and it waits for nothing in the kernel (``kernel/entry/common.c``)."""
 _STATE = re.compile(r"^\s*State:\s*([A-Za-z])\b")
 _WCHAN = re.compile(r"^\s*wchan:?\s+([A-Za-z_][\w.]*)\s*$")
 
@@ -88,6 +91,8 @@ class _Task:
 
     def thread(self, pid: int) -> ThreadStack:
         frames = self.frames or ([tx.frame(self.wchan, KERNEL, native=True)] if self.wchan else [])
+        if frames and _TO_USER.search(frames[0].function):
+            frames = []
         return ThreadStack(
             tid=self.tid,
             name=self.name,

@@ -150,6 +150,23 @@ def test_kernel_names(invocation: str, name: str) -> None:
     assert kernel_name(invocation) == name
 
 
+@pytest.mark.parametrize(
+    "function",
+    ["irqentry_exit_to_user_mode", "exit_to_user_mode_loop", "syscall_exit_to_user_mode"],
+)
+def test_a_task_that_lost_its_cpu_while_it_ran_its_program_is_nowhere_in_the_kernel(
+    function: str,
+) -> None:
+    text = (
+        f'Thread 4711 (R) "python"\n[<0>] {function}+0x9/0x20\n[<0>] asm_sysvec+0x1a/0x20\n'
+        'Thread 4712 (T) "python"\n[<0>] do_signal_stop+0x1/0x20\n'
+        f"[<0>] {function}+0x9/0x20\n"
+    )
+    (trace,) = parse(text, ProcessId("h", 4711))
+    frames = [[frame.function for frame in thread.frames] for thread in trace.threads]
+    assert frames == [[], ["do_signal_stop", function]]
+
+
 def test_kernel_stacks_by_task() -> None:
     trace = load(SINGLE / "kernel_deadlock.txt")
     assert (trace.tool, trace.state, trace.error) == ("kernel", "S", "")
