@@ -47,7 +47,7 @@ def test_a_number_that_was_fitted_anew_is_said_to_be_that(
     assert main(["incidents", "replay", str(log_dir / "events/first")]) == 0
     out = capsys.readouterr().out
     assert "incident 0001 of job: the same" in out
-    assert "confidence then: 69 %\n" in out
+    assert "confidence then: 68 %\n" in out
     assert ", on the same evidence: how often that is right was fitted anew" in out
 
 

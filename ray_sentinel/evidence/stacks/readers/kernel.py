@@ -54,8 +54,8 @@ _KERNEL_THREAD = re.compile(
 )
 _PROCESS = re.compile(r"^\s*Process (\d+): ?(.*)$|^\s*Pid:\s*(\d+)\s*$")
 _TO_USER = re.compile(r"exit_to_user_mode")
-"""In the innermost function of a task that runs its program: its CPU was given to another meanwhile,
-and it waits for nothing in the kernel (``kernel/entry/common.c``)."""
+"""In the innermost function of a task that runs its program: its CPU was given to another
+meanwhile, and it waits for nothing in the kernel (``kernel/entry/common.c``)."""
 _STATE = re.compile(r"^\s*State:\s*([A-Za-z])\b")
 _WCHAN = re.compile(r"^\s*wchan:?\s+([A-Za-z_][\w.]*)\s*$")
 
