@@ -30,6 +30,8 @@ BEHIND = "--behind"
 LOWER = 5
 """By so much its niceness is higher: a third of an equal share, which ends within the tests'
 deadlines also where something else keeps all processors busy."""
+LAST_LINES = 30
+"""Lines of each log that are told of a worker that was lost."""
 CPUACCT = Path("/sys/fs/cgroup/cpuacct")
 BOUND = ("setpriv", "--pdeathsig", "KILL")
 """Whoever ends the tests by a signal ends their containers with them."""
@@ -65,7 +67,10 @@ def main() -> int:
             private.mkdir()
             subprocess.run(["mount", "--bind", private, shared], check=True)
         environ = {**os.environ, **_counted()}
-        return _until_ended(subprocess.Popen([sys.executable, *arguments], env=environ).pid)
+        worker = subprocess.Popen([sys.executable, *arguments], env=environ).pid
+        if status := _until_ended(worker):
+            _tell(worker, status)
+        return status
 
 
 def _step_back() -> None:
@@ -105,6 +110,16 @@ def _until_ended(worker: int) -> int:
         pid, status = os.wait()
         if pid == worker:
             return os.waitstatus_to_exitcode(status) & 0xFF
+
+
+def _tell(worker: int, status: int) -> None:
+    """How the worker ended, and the last that Ray's library in it has logged: a driver whose node
+    is lost ends without a word of Python's."""
+    print(f"the worker ended with status {status}", file=sys.stderr)
+    for log in sorted(Path("/tmp/ray").glob(f"session_2*/logs/python-core-driver-*_{worker}.log")):
+        with suppress(OSError):
+            last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            print(log.name, *last, sep="\n", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,14 @@ class Files(LoadScopeScheduling):
         self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
 
+    def _reschedule(self, node: WorkerController) -> None:
+        """A worker runs a test only once it knows the next: one that takes the place of another,
+        and gets a file with a single test, would wait with it until all others have ended."""
+        super()._reschedule(node)
+        alone = not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2
+        if alone and self.workqueue:
+            super()._reschedule(node)
+
     def _shares_watch(self, file: str) -> bool:
         """Whether tests of this file use what others have begun."""
         if file in ("ranks", FAULTS) or file.startswith(UNIT):
