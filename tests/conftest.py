@@ -57,9 +57,18 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _ends_what_others_shared(request: pytest.FixtureRequest) -> None:
-    Lasting.end_all_but(request.fixturenames)
+FILE = pytest.StashKey[Path]()
+"""The file whose tests run now."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A file begins: what others shared ends, unless this one shares it, too. No fixture could do
+    that early enough, because those of the whole session come first: a cluster that is started
+    while another is there lies in its folder, and ends with it."""
+    if item.config.stash.get(FILE, None) != item.path:
+        item.config.stash[FILE] = item.path
+        Lasting.end_all_but(getattr(item, "fixturenames", ()))
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -207,7 +207,10 @@ def settled(bundle: Path) -> dict[Path, bytes]:
 
     def is_still() -> bool:
         found.append({path: path.read_bytes() for path in bundle.iterdir() if path.is_file()})
-        return found[-1] == found[-2] and b"pyspy_" in found[-1][bundle / "report.md"]
+        # The stacks come first, and what the time series tell last.
+        stacks = b"pyspy_" in found[-1][bundle / "report.md"]
+        series = b'"diagnosis"' in found[-1][bundle / "incident.json"]
+        return found[-1] == found[-2] and stacks and series
 
     eventually(is_still, "the bundle is whole", 60.0, every=3.0)
     return found[-1]
