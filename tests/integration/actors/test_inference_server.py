@@ -24,7 +24,7 @@ from tests.support.watched_job import culprits
 pytestmark = pytest.mark.integration
 
 ENGINE = Path(__file__).parents[2] / "support/stand_in_engine"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 """Torch is imported in both ranks."""
 WELL_SECONDS = 20.0
 """Twice the silence after which a job that trains is suspected."""

@@ -44,7 +44,7 @@ class DyingJob:
             )
 
     def until_ready(self) -> None:
-        eventually(self._ready.exists, f"the actors of {self.how} live", 60.0)
+        eventually(self._ready.exists, f"the actors of {self.how} live", 120.0)
 
     def go_on(self) -> None:
         self._ready.with_name(f"{self._ready.name}.go").touch()
