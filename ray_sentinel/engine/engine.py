@@ -90,23 +90,14 @@ class Engine:
         return self.state.now
 
     def handle(self, event: AnyEvent) -> list[AnyAction]:
-        """Process one event. Returns the actions to carry out, in order. Raises nothing:
-        ``failures`` has what failed."""
+        """Process one event. Returns the actions to carry out, in order. Raises nothing, because a
+        mistake must neither end the watch nor keep it from starting: ``failures`` has what failed.
+        """
         self.state.now = now = max(self.now, event.time)
         if answered := answers(event):
             self.state.unanswered.pop(answered, None)
-        actions: list[AnyAction] = []
-        try:
-            if isinstance(event, events.SnapshotReceived):
-                self.view.apply(event.snapshot, now)
-                self.failures.run("alerts", self._continue_alerts)
-                # Exits are hard evidence and come at once: do not wait for the next tick.
-                actions = self._early_tick(now) if event.snapshot.exits else []
-            else:
-                actions = self._handle(event, now)
-        # A mistake must neither end the watch nor keep it from starting; the caller logs it.
-        except Exception as error:  # noqa: BLE001
-            self.failures.note(f"handling {type(event).__name__}", error)
+        part = f"handling {type(event).__name__}"
+        actions = self.failures.guarded(part, partial(self._handle, event, now))
         for action in actions:
             if asked := asks(action):
                 self.state.unanswered[asked] = action
@@ -126,6 +117,13 @@ class Engine:
                     job.record_times(event.ended, event.changes, now)
                     if event.running is not None:
                         job.long_calls.apply(event.running, now)
+            case events.SnapshotReceived():
+                self.view.apply(event.snapshot, now)
+                self.failures.run(
+                    "alerts", lambda: self.state.alerts.continue_round(self.view, self.failures)
+                )
+                # Exits are hard evidence and come at once: do not wait for the next tick.
+                return self._early_tick(now) if event.snapshot.exits else []
             case events.Tick():
                 return self._tick(now)
             case events.NodeJoined():
@@ -198,9 +196,6 @@ class Engine:
             node.drain(now)
         else:
             node.leave(now, event.reason, expected=event.expected)
-
-    def _continue_alerts(self) -> None:
-        self.state.alerts.continue_round(self.view, self.failures)
 
     def _early_tick(self, now: float) -> list[AnyAction]:
         """A tick for what need not wait for the next one. None right after a restart: others may

@@ -30,7 +30,7 @@ class Failures:
                 found.append(item)  # noqa: PERF402
         # One part's mistake must not stop the others; the engine's caller logs it.
         except Exception as error:  # noqa: BLE001
-            self.note(part, error)
+            self._note(part, error)
         return found
 
     def run(self, part: str, work: Callable[[], None]) -> None:
@@ -42,8 +42,7 @@ class Failures:
 
         self.guarded(part, nothing)
 
-    def note(self, part: str, error: Exception) -> None:
-        """Record that a part failed."""
+    def _note(self, part: str, error: Exception) -> None:
         self.count += 1
         if part not in self.told and len(self.told) < MOST_KEPT:
             self.told[part] = f"{type(error).__name__}: {error}"

@@ -402,12 +402,17 @@ class RayStory:
             )
         )
 
-    def asks(self, who: StoryProcess, whom: StoryProcess, answerer: int = 0) -> None:
+    def asks(
+        self, who: StoryProcess, whom: StoryProcess, answerer: int = 0, *, lock: str = ""
+    ) -> None:
         """A process has sent another a request, which ``answerer``, a pid below it, is to answer;
-        0: itself."""
+        0: itself. With ``lock`` it waits for the lock on a file of that name, which the other
+        holds."""
         below = ProcessId(whom.id.host, answerer, 1) if answerer else whom.id
         self.asked.append(
-            AwaitedAnswer(who=who.id, whom=whom.id, asker=who.id, answerer=below, since=self.now)
+            AwaitedAnswer(
+                who=who.id, whom=whom.id, asker=who.id, answerer=below, since=self.now, lock=lock
+            )
         )
 
     def drives(self, *drivers: StoryProcess) -> None:

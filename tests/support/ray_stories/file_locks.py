@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.model.connections import AwaitedAnswer
 from tests.support.ray_stories.jobs import rollouts
 from tests.support.ray_story import COMPUTES, SLEEPS, RayStory, StoryProcess
 
@@ -72,16 +71,7 @@ def _locked() -> tuple[RayStory, StoryProcess]:
     for one in waiters:
         one.begins("generate", story.now, AT_LOCK)
         story.call(main, one, "generate")
-        story.asked.append(
-            AwaitedAnswer(
-                who=one.id,
-                whom=holder.id,
-                asker=one.id,
-                answerer=holder.id,
-                since=story.now,
-                lock=LOCKED_FILE,
-            )
-        )
+        story.asks(one, holder, lock=LOCKED_FILE)
     return story, holder
 
 
