@@ -66,10 +66,12 @@ class RecordReader:
         seen."""
         self._monotonic, self._now = monotonic, now
         self._boot, self._namespace = boot_number(proc), pid_namespace(proc)
-        self._views: dict[Path, RecordView] = {}
+        # Files by their full names, not as paths, which cost ten times as much: there may be
+        # thousands that others made, and they are compared in each scan.
+        self._views: dict[str, RecordView] = {}
         self._opened = {True: 0, False: 0}
         """How many are open: of root and our own user, and of others."""
-        self._foreign: set[Path] = set()
+        self._foreign: set[str] = set()
         """Folders of other users, which only root reads."""
         self._only_of: dict[Path, frozenset[int]] = {}
         """Folders that only ranks of other users name, and those users: their records must lie in
@@ -77,8 +79,8 @@ class RecordReader:
         self._room = MOST_NAMES
         """How many more files of other users' folders are looked at in this scan."""
         self._said = 0
-        self._bad: set[Path] = set()
-        self._put_off: set[Path] = set()
+        self._bad: set[str] = set()
+        self._put_off: set[str] = set()
         """Files that are not read for a reason of our own, which was reported."""
         self._looks = 0
         self._found: tuple[Path, ...] = ()
@@ -137,7 +139,7 @@ class RecordReader:
             # Otherwise the offset is kept, so that times in Unix seconds stay equal to the last bit
             # between two scans.
             self._offset = offset
-        present: set[Path] = set()
+        present: set[str] = set()
         self._room = MOST_NAMES
         for folder in self.folders():
             present.update(self._names(folder))
@@ -148,9 +150,10 @@ class RecordReader:
         views = (self._view(path) for path in sorted(present - self._bad))
         return tuple(view for view in views if view is not None)
 
-    def _names(self, folder: Path) -> Iterator[Path]:
+    def _names(self, folder: Path) -> Iterator[str]:
+        within = str(folder)
         try:
-            status = os.lstat(folder)
+            status = os.lstat(within)
             trusted = _is_trusted(status.st_uid)
             users = self._only_of.get(folder) if folder not in self._found else None
             if users and status.st_uid not in users:
@@ -158,20 +161,20 @@ class RecordReader:
             if not stat.S_ISDIR(status.st_mode) or not (trusted or os.geteuid() == 0):
                 return
             if trusted:
-                names = os.listdir(folder)
+                names = os.listdir(within)
             else:
-                with os.scandir(folder) as entries:
+                with os.scandir(within) as entries:
                     most = min(8 * MOST_OF_OTHERS, self._room)
                     names = [entry.name for entry in islice(entries, most)]
                 self._room -= len(names)
         except OSError:
             return
-        (self._foreign.discard if trusted else self._foreign.add)(folder)
+        (self._foreign.discard if trusted else self._foreign.add)(within)
         for name in names:
             if name.endswith(SUFFIX) and not name.startswith("."):
-                yield folder / name
+                yield os.path.join(within, name)
 
-    def _view(self, path: Path) -> RecordView | None:
+    def _view(self, path: str) -> RecordView | None:
         view = self._views.get(path)
         try:
             if view is not None and os.lstat(path).st_ino != view.inode:
@@ -179,7 +182,7 @@ class RecordReader:
                 self.rest(self._views.pop(path))
                 view = None
             if view is None:
-                trusted = path.parent not in self._foreign
+                trusted = os.path.dirname(path) not in self._foreign
                 if self._opened[trusted] >= (MAX_OPEN if trusted else MOST_OF_OTHERS):
                     return None
                 view = self._open_record(path)
@@ -193,13 +196,13 @@ class RecordReader:
             return None
         return view
 
-    def _refuse(self, path: Path, error: UnreadableRecordError | OSError) -> None:
+    def _refuse(self, path: str, error: UnreadableRecordError | OSError) -> None:
         if isinstance(error, FileNotFoundError):
             return
         why = error.strerror if isinstance(error, OSError) else str(error)
         if not isinstance(error, OSError) or error.errno not in _PASSING:
             self._bad.add(path)
-            if path.parent in self._foreign:
+            if os.path.dirname(path) in self._foreign:
                 self._said += 1
                 if self._said > MOST_SAID:
                     return
@@ -208,7 +211,7 @@ class RecordReader:
             self._put_off.add(path)
             self.problems.append(f"{path}: {why}; it is looked at again")
 
-    def _open_record(self, path: Path) -> RecordView:
+    def _open_record(self, path: str) -> RecordView:
         # O_NONBLOCK: a FIFO of that name must not hold us.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         handle = os.open(path, flags)
@@ -221,15 +224,18 @@ class RecordReader:
         self._opened[_is_trusted(view.owner)] += 1
         return view
 
-    def _check(self, path: Path, handle: int) -> RecordView:
+    def _check(self, path: str, handle: int) -> RecordView:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise UnreadableRecordError("no regular file")
-        if status.st_uid != os.lstat(path.parent).st_uid and status.st_uid != os.geteuid():
+        if (
+            status.st_uid != os.lstat(os.path.dirname(path)).st_uid
+            and status.st_uid != os.geteuid()
+        ):
             raise UnreadableRecordError(f"belongs to user {status.st_uid}, not to its folder's")
         header = parse(os.pread(handle, record.SIZE, 0))
         return RecordView(
-            path=path,
+            path=Path(path),
             handle=handle,
             header=header,
             owner=status.st_uid,
@@ -273,7 +279,7 @@ class RecordReader:
             # killed meanwhile.
             view.path.with_name(temporary_name(name, view.header.pid)).unlink(missing_ok=True)
         view.path.unlink(missing_ok=True)
-        self._views.pop(view.path, None)
+        self._views.pop(str(view.path), None)
 
     def close(self) -> None:
         """Close all files."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +24,7 @@ from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log import log as event_log
 from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.actors.coordinator.executor import Executor
+from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import FakeClock, SystemClock
@@ -176,7 +177,9 @@ class Watch:
             notify=NotifyConfig(command=str(script)),
             capture=CaptureSettings(series_seconds=0.0),
         )
-        self.executor = Executor(config, cast(Any, None), DeploymentStorage(config, {}))
+        self.executor = Executor(
+            config, Fleet(b"{}", lambda node_id: None), DeploymentStorage(config, {})
+        )
         self.answers: list[AnyEvent] = []
         self.executor.feed = self._feed
 

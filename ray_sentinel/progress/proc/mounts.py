@@ -7,11 +7,11 @@ the file system. Only links in the path need such calls, which are made under a 
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from ray_sentinel.bounded import Bounded
-from ray_sentinel.kernel_files import parse_mountinfo
+from ray_sentinel.kernel_files import Mount, parse_mountinfo
 
 REMOTE = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "ncpfs"}
@@ -64,9 +64,15 @@ def kind_of(path: str, mountinfo: str) -> str:
     ('nfs4', 'ext4', 'ext4')
     """
     best, kind = "", ""
-    for mount in parse_mountinfo(mountinfo):
+    for mount in _mounts(mountinfo):
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
         # If two are mounted at one place, the later one hides the earlier.
         if inside and len(mount.point) >= len(best):
             best, kind = mount.point, mount.kind
     return kind
+
+
+@lru_cache(maxsize=2)
+def _mounts(mountinfo: str) -> tuple[Mount, ...]:
+    # The table seldom changes, and each of a thousand ranks may name a folder.
+    return tuple(parse_mountinfo(mountinfo))

@@ -20,7 +20,8 @@ class OutputTail:
     """One attempt's output. Not thread-safe."""
 
     def __init__(self, folder: Path, to: Terminal | None, *, from_end: bool = False) -> None:
-        """``from_end``: whether an earlier supervisor has already shown the existing content."""
+        """``from_end``: whether an earlier supervisor has already shown the existing content, of
+        which only the last step is read."""
         self.path = folder / OUTPUT
         self._to = to
         self._handle = -1
@@ -59,8 +60,12 @@ class OutputTail:
             return False
         self.close()
         self._handle = handle
-        self._offset = os.fstat(handle).st_size if self._from_end else 0
-        self._from_end = False
+        self._offset = 0
+        if self._from_end:
+            self._from_end = False
+            self._offset = os.fstat(handle).st_size
+            shown = min(self._offset, LAST)
+            self._unread = os.pread(handle, shown, self._offset - shown)
         return True
 
     def _turned(self) -> bool:

@@ -215,6 +215,18 @@ def test_a_killed_supervisor_takes_the_running_command_back(job: Job) -> None:
     assert not list(job.folder.glob("attempt-0001"))
 
 
+def test_a_command_that_ends_while_nobody_supervises_has_its_last_step(job: Job) -> None:
+    started = job.start(cmd=BARE, PACE="0.05")
+    job.until_step(4)
+    started.kill()
+    started.communicate(timeout=SECONDS)
+    job.until(lambda: job.state().get("ended_at"), "the keeper notes the end")
+    code, result, seen = job.run(cmd=BARE)
+    assert code == 0, seen
+    assert (result["final_step"], result["total_retries"]) == (30, 0)
+    assert "step 29 " not in seen, "it was shown before"
+
+
 def test_a_command_that_fails_while_nobody_supervises_is_restarted(job: Job) -> None:
     started = job.start(PACE="0.1", FAULTS="0:8:raise")
     job.until_step(4)

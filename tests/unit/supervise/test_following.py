@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.supervise.attempt.tail import LAST, OutputTail
+from ray_sentinel.supervise.attempt.terminal import Terminal
 from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, encode
 
 RUNNING = State(keeper=10, keeper_start=1, child=11, child_start=2, started_at=5.0)
@@ -63,3 +64,20 @@ def test_the_last_step_is_found_over_several_looks(tmp_path: Path) -> None:
     assert tail.poll()
     assert tail.step == 8, "what is known stays"
     tail.close()
+
+
+def test_of_what_was_shown_before_the_last_step_is_known(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    output.write_text("x" * 2 * LAST + "\nstep 6 loss 0.5\nstep 7 loss 0.5\n")
+    with (tmp_path / "screen").open("wb") as screen:
+        terminal = Terminal(screen)
+        tail = OutputTail(tmp_path, terminal, from_end=True)
+        assert not tail.poll()
+        assert tail.step == 7
+        with output.open("a") as file:
+            file.write("saving\n")
+        assert tail.poll()
+        assert tail.step == 7
+        tail.close()
+        terminal.close()
+    assert (tmp_path / "screen").read_bytes() == b"saving\n"
