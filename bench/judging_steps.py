@@ -469,9 +469,9 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "untold": Step(f"{_RY}_of_untold", gives(()), "calls that Ray does not tell of"),
         "has moved": Step(f"{_RY}_has_moved", gives(False), "it moved between looks"),
         "threads": Step(
-            f"{_W}ray_calls:_waits_for_threads", gives(False), "calls that its threads have made"
+            f"{_W}ray_calls:waits_for_threads", gives(False), "calls that its threads have made"
         ),
-        "broken": Step(f"{_W}ray_calls:_broken", gives(None), "stopped, blocked, GIL held"),
+        "broken": Step(f"{_W}ray_calls:broken", gives(None), "stopped, blocked, GIL held"),
         "moves": Step(f"{_RY}moves", gives(None), "an event loop or a build gets further"),
         "woken": Step(f"{_W}picture:woken", gives(frozenset()), "a thread was put on a CPU"),
         "goes round": Step(f"{_RY}goes_round", gives(None), "on a CPU in one function"),
@@ -482,6 +482,10 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "may await": Step(f"{_W}ray_calls:may_await", gives(True), "its stack may await an answer"),
         "locks": Step(f"{_RY}_at_lock", gives(()), "a lock on a file, and who holds it"),
         "at lock": Step(f"{_RY}_stands_at_lock", gives(True), "its stack still stands at a lock"),
+        "wakers": Step(f"{_W}wakers:_Waits.add", gives(None), "whose calls ended such waits"),
+        "held up": Step(
+            f"{_W}wakers:_Waits._held_up_by", gives(set()), "who waits cannot call the actor"
+        ),
         "operations": Step(f"{_RY}_of_operations", gives(()), "actors in collectives"),
         "meeting": Step(f"{_OP}_meeting", gives(()), "actors of several classes in one call"),
         "fellows": Step(f"{_OP}_fellows", gives(()), "a process group of several classes"),

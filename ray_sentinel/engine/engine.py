@@ -329,11 +329,14 @@ class Engine:
         job = self.view.ray.jobs.get(event.ray_job)
         if job is None:
             return
-        engines = below_actors(self.view, now)
-        found = pictured(event.look, self.view.process_groups(), engines)
+        look, engines = event.look, below_actors(self.view, now)
+        if not look.calls.wakers:  # they are seldom asked for
+            calls = msgspec.structs.replace(look.calls, wakers=job.wakers)
+            look = msgspec.structs.replace(look, calls=calls)
+        found = pictured(look, self.view.process_groups(), engines)
         seen = next((one for one in found.jobs if one.job == event.ray_job), None)
-        job.apply_picture(seen, now, found.notes, event.look.calls)
-        self.view.ray.apply_begins(event.look.calls, job, now)
+        job.apply_picture(seen, now, found.notes, look.calls)
+        self.view.ray.apply_begins(look.calls, job, now)
 
     def _jobs_with_cases(self) -> set[JobKey]:
         return {case.job.key for case in self.store.cases.values()}

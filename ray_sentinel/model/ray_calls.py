@@ -138,6 +138,23 @@ class FailedCall(msgspec.Struct, frozen=True, kw_only=True):
     """The last line of its error."""
 
 
+class CallWaker(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose calls of one method of an actor have ended waits in another one, as ``put`` ends those
+    in the ``get`` of a queue."""
+
+    actor: str
+    """Ray's id of the actor, in hex."""
+    waits: str
+    """The name of the calls that wait, such as "Queue.get"."""
+    wakes: str
+    """The name of the calls that have ended such waits, such as "Queue.put"."""
+    caller: str
+    """Ray's id of the actor that has made such calls, or of the task or driver."""
+    owes: bool = False
+    """Whether it has made a call of the waiting name since: it holds what it got, as by the
+    ``acquire`` of a lock."""
+
+
 class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """What Ray's control store knew when it was queried."""
 
@@ -157,6 +174,8 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[FailedCall, ...] = ()
     """The last calls that failed by themselves, the oldest first; also only where they were
     requested."""
+    wakers: tuple[CallWaker, ...] = ()
+    """Who has ended waits in calls that are running; also only where they were requested."""
     free_on: dict[str, dict[str, float]] = {}
     """The unused resources of each node, by node id."""
     placement: Placement | None = None

@@ -84,6 +84,10 @@ class JobProcesses:
         """The driver of a job, if its process is known."""
         return self._by_driver.get(job)
 
+    def of_actor(self, actor: str) -> WaitNode | None:
+        """The process of an actor (Ray's id, in hex), if it is known."""
+        return self._by_actor.get(actor)
+
     def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
         """The process that runs a call, or that will run it because it is the call's actor."""
         if call.kind == "driver":

@@ -190,7 +190,7 @@ def picture(
     translated = RayFacts(
         calls, started, stacks, movements, groups, woken, engines, answers, serving
     )
-    facts = tuple(translated.facts())
+    facts = translated.facts()
     drivers = {node for node, one in translated.processes.known.items() if one.role == "driver"}
     roots = [(root, _jobs(root, translated)) for root in solve(facts, drivers)]
     standing = tuple(_standing(facts, translated))
@@ -235,7 +235,9 @@ def _wait_root(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
         why=ending(root),
         fault=root.fault,
         lacks=lack_of(root.members[0]) if len(root.members) == 1 else None,
-        moves=translated.moves(root.members[0]) if len(root.members) == 1 else None,
+        moves=translated.moves(root.members[0], set(root.waiters))
+        if len(root.members) == 1
+        else None,
         waiters=len(root.waiters),
         processes=tuple(_member(node, translated) for node in root.members if node in known),
         waiting=tuple(known[node].process for node in root.waiters if node in known),
@@ -290,6 +292,8 @@ def _standing(
         goes_round = translated.goes_round(fact.process)
         asked = translated.asked_since(fact.process)
         works = bool(runs) or asked is not None or translated.works_untold(fact.process)
+        if translated.waits_for_wakers(fact.process):
+            continue
         if goes_round is None and (fact.process in moving or not works):
             continue
         if not works and found.role != "driver":

@@ -30,7 +30,6 @@ from ray_sentinel.waitgraph.facts import (
     UNCALLED,
     Broken,
     Elsewhere,
-    FactKind,
     Moves,
     Mute,
     Runs,
@@ -42,7 +41,16 @@ from ray_sentinel.waitgraph.facts import (
 )
 from ray_sentinel.waitgraph.job_processes import JobProcesses, creation_id
 from ray_sentinel.waitgraph.operations import JobOperations
+from ray_sentinel.waitgraph.process_stacks import (
+    BLOCKED,
+    GROUP_WAIT,
+    at_device,
+    broken,
+    ray_wait,
+    waits_for_threads,
+)
 from ray_sentinel.waitgraph.unmet import RAY, UnmetNeeds
+from ray_sentinel.waitgraph.wakers import AwaitedWakers, awaited_wakers
 
 STACK = "stack"
 OWN_WAIT = "awaits something of its own"
@@ -53,14 +61,6 @@ REPORTING_SECONDS = 5.0
 (``task_events_report_interval_ms``: 1 s)."""
 CLOCKS = 1.0
 """Seconds by which the times of Ray's calls and those of the kernel's connections may differ."""
-_BLOCKED = "D"
-_STATES: Mapping[str, tuple[FactKind, str]] = {
-    "T": ("rank-stopped", "is stopped by a signal"),
-    "t": ("rank-stopped", "is stopped by a debugger"),
-    _BLOCKED: ("kernel-blocked", "is blocked in the kernel"),
-    "Z": ("rank-dead", "has ended"),
-    "X": ("rank-dead", "has ended"),
-}
 
 
 class RayFacts:
@@ -123,6 +123,7 @@ class RayFacts:
                 self._place[call.id] = place
                 self._own[parent, self._runner.get(call.id)].append(place)
         self._rows: dict[tuple[str, str], AwaitedRow] = {}
+        self._wakers = AwaitedWakers()
         moved = {node for node, how in self._movements.items() if how == "moved"}
         found = JobOperations(
             self.processes.known,
@@ -134,8 +135,13 @@ class RayFacts:
         )
         self.operations = tuple(found.find())
 
-    def facts(self) -> Iterator[WaitFact]:
+    def facts(self) -> tuple[WaitFact, ...]:
         """All facts."""
+        self._wakers = awaited_wakers(tuple(self._seen()), self._ray.wakers, self)
+        self.names |= self._wakers.names
+        return self._wakers.facts
+
+    def _seen(self) -> Iterator[WaitFact]:
         for call in self._ray.calls:
             self.names.setdefault(call_node(call.id), call.name or call.kind)
             yield from self._of_call(call)
@@ -173,6 +179,7 @@ class RayFacts:
         for who in self._answers.askers(node):
             drives = self.processes.known[who].role == "driver"
             found |= dict.fromkeys([""] if drives else [call.name for call in self.runs(who)])
+        found |= dict.fromkeys(call.name for call in self._wakers.waits_of.get(node, ()))
         return tuple(found)
 
     def asker(self, node: WaitNode) -> str:
@@ -207,20 +214,28 @@ class RayFacts:
         """How a process moved. At a device, another line of one function is another wait."""
         return settled(self._movements.get(node, "unknown"), may_loop=not at_device(fact))
 
-    def moves(self, node: WaitNode) -> int | None:
+    def moves(self, node: WaitNode, waiters: Collection[WaitNode] = ()) -> int | None:
         """A number that changes whenever what is awaited has moved: the build of an environment
         (``UnmetNeeds.moves``), a thread that the kernel blocks and agents do not watch, or the
         event loop of an actor whose coroutines await something of their own. None for any other
-        node, and if it cannot be known."""
+        node, and if it cannot be known. ``waiters`` wait for it, and bring it nothing."""
         fact = self._stacks.get(node)
         if fact is None:
             return self._unmet.moves(node)
-        if fact.state == _BLOCKED:
+        if fact.state == BLOCKED:
             return self.thread_switches(node)
+        if fact.activity == "idle" and (asker := self._wakers.resting.get(node)) is not None:
+            return self.moves(asker, waiters)
         if fact.activity != "idle" or not self._works(node):
             return None
         # What they await may be made by a call elsewhere, or brought by some thread of the job.
-        another = self._handed_on(node) or self.processes.known[node].job in self._jobs_at_work
+        may_bring = (
+            call
+            for parent, low, high in self._handed_on(node)
+            for call in self._children[parent][low:high]
+            if self._runner.get(call.id) not in waiters
+        )
+        another = any(may_bring) or self.processes.known[node].job in self._jobs_at_work
         return None if another else self.thread_switches(node)
 
     @functools.cached_property
@@ -254,6 +269,32 @@ class RayFacts:
         if fact is None or not self.processes.known[node].actor or self._given.get(node):
             return False
         return fact.users_code and fact.activity != "idle" and not ray_wait(fact)
+
+    def may_be_woken(self, node: WaitNode) -> bool:
+        """Whether an actor waits in its calls, and not for any that it has made."""
+        fact = self._stacks.get(node)
+        known = self.processes.known[node]
+        return (
+            fact is not None
+            and fact.activity in ("idle", "lock-wait")
+            and bool(known.actor and self._runs.get(node))
+            and not self._made(node)
+        )
+
+    def is_at_rest(self, node: WaitNode) -> bool:
+        """Whether an actor runs nothing, and nothing waits for it to run it."""
+        fact = self._stacks.get(node)
+        rests = fact is not None and fact.activity == "idle" and not fact.users_code
+        return rests and bool(self.processes.known[node].actor) and not self._given.get(node)
+
+    def node_of(self, caller: str) -> WaitNode | None:
+        """The process of an actor, or the one that runs a task or drives a job, by Ray's id; None
+        if it is not known."""
+        return self.processes.of_actor(caller) or self._runner.get(caller)
+
+    def waits_for_wakers(self, node: WaitNode) -> bool:
+        """Whether an actor waits to be called by certain processes."""
+        return node in self._wakers.waiting
 
     def _of_untold(self) -> Iterator[WaitsFor]:
         """Where an object of unknown origin may come from."""
@@ -290,8 +331,8 @@ class RayFacts:
 
     def _of_process(self, node: WaitNode) -> Iterator[WaitFact]:
         fact = self._stacks.get(node)
-        if fact is not None and (broken := _broken(fact)):
-            yield Broken(process=node, kind=broken[0], why=broken[1], witness=fact.tool)
+        if fact is not None and (failed := broken(fact)):
+            yield Broken(process=node, kind=failed[0], why=failed[1], witness=fact.tool)
         elif fact is not None and (how := ray_wait(fact)):
             yield from self._in_ray(node, how)
         elif asked := tuple(self._asked_for(node, fact)):
@@ -304,7 +345,7 @@ class RayFacts:
             yield Mute(process=node, why=fact.error, witness=fact.tool)
         elif fact.activity == "idle":
             yield from self._at_rest(node, fact)
-        elif _waits_for_threads(fact) and (awaited := self._made(node)):
+        elif waits_for_threads(fact) and (awaited := self._made(node)):
             yield from self._for_calls(node, awaited, "await")
         elif not fact.waits_for_others:
             place = place_of(fact)
@@ -424,7 +465,7 @@ class RayFacts:
         fact = self._stacks.get(driver)
         if fact is None or not fact.signature or ray_wait(fact):
             return None
-        in_loop = fact.activity == "idle" or _waits_for_threads(fact)
+        in_loop = fact.activity == "idle" or waits_for_threads(fact)
         return None if in_loop and self._made(driver) else driver
 
     def _in_transit(self, node: WaitNode) -> bool:
@@ -546,13 +587,6 @@ class RayFacts:
         return (runner for runner in runners if runner is not None)
 
 
-def _waits_for_threads(fact: StackFact) -> bool:
-    """Whether a process may wait for calls that threads or coroutines of its own have made; the
-    batches of Ray Data come from such calls."""
-    fed = fact.activity == "input-wait" and "(ray/data/" in "".join(fact.signature[-1:])
-    return not fact.waits_for_others and (fact.rests or fed or fact.activity == "lock-wait")
-
-
 def _made_at(call: RayCall) -> float:
     return call.made or 0.0
 
@@ -573,31 +607,3 @@ def _between(left_out: set[int], end: int) -> Iterator[tuple[int, int]]:
 
 
 _OBJECT_KEY = "an object of "
-GROUP_WAIT = "PlacementGroup.wait"
-_WAITS = {"get": "ray.get", "get_objects": "ray.get", "wait": "ray.wait"}
-
-
-def ray_wait(fact: StackFact) -> str:
-    """The Ray wait in which a process stands: "ray.get", "ray.wait", "PlacementGroup.wait", or
-    empty."""
-    for place in reversed(fact.signature):
-        function, _, where = place.partition(" (")
-        name = last_name(function)
-        if "ray/_private/worker.py" in where and name in _WAITS:
-            return _WAITS[name]
-        if "ray/util/placement_group.py" in where:
-            return GROUP_WAIT
-    return ""
-
-
-def at_device(fact: StackFact) -> bool:
-    """Whether a process waits for its device. Most libraries ask the device over and over until it
-    has finished, so neither time on a CPU nor context switches show that it gets further."""
-    return fact.activity == "device-wait"
-
-
-def _broken(fact: StackFact) -> tuple[FactKind, str] | None:
-    """Why a process cannot go on, for programs and in words; None if it can."""
-    if fact.keeps_gil and fact.state not in _STATES:
-        return "gil-held", f"holds the GIL in {place_of(fact)}"
-    return _STATES.get(fact.state)

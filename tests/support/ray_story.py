@@ -46,6 +46,7 @@ from ray_sentinel.model.progress import (
 from ray_sentinel.model.ray_calls import (
     CallKind,
     CallState,
+    CallWaker,
     EndedCalls,
     FailedCall,
     LookedAt,
@@ -290,6 +291,7 @@ class RayStory:
     environments: tuple[NodeEnvironments, ...] = ()
     ended: dict[str, EndedCalls] = field(default_factory=dict)
     failed: tuple[FailedCall, ...] = ()
+    wakers: tuple[CallWaker, ...] = ()
     changes: tuple[int, ...] = ()
     """The seconds in which those began or ended."""
     gauges: dict[str, float] = field(default_factory=dict)
@@ -335,6 +337,7 @@ class RayStory:
             ended={},
             changes=(),
             failed=(),
+            wakers=(),
         )
         self.feed(RayTableTold(time=self.now, table=table))
 
@@ -490,6 +493,7 @@ class RayStory:
             ended=self.ended,
             changes=self.changes,
             failed=self.failed,
+            wakers=self.wakers,
         )
 
     def _snapshot(self) -> Snapshot:
@@ -597,7 +601,7 @@ class RayStory:
         return RayLook(
             calls=calls
             if action.times
-            else msgspec.structs.replace(calls, ended={}, changes=(), failed=()),
+            else msgspec.structs.replace(calls, ended={}, changes=(), failed=(), wakers=()),
             processes=tuple(
                 LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
             ),

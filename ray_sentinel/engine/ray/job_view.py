@@ -29,7 +29,13 @@ from ray_sentinel.evidence.movement import STILL, settled
 from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
-from ray_sentinel.model.ray_calls import EndedCalls, FailedCall, RayCalls, RayDriver
+from ray_sentinel.model.ray_calls import (
+    CallWaker,
+    EndedCalls,
+    FailedCall,
+    RayCalls,
+    RayDriver,
+)
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
 from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
@@ -165,6 +171,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """What that look could not see."""
     failed: tuple[FailedCall, ...] = ()
     """The last calls that failed by themselves, as far as Ray was asked for them."""
+    wakers: tuple[CallWaker, ...] = ()
+    """Who has ended waits in calls that were running, as far as Ray was asked."""
     free_on: dict[str, dict[str, float]] = {}
     """Free resources at that look, of those that the job asks for, by node id."""
     missing: dict[str, Missing] = {}
@@ -375,6 +383,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
         self.failed = calls.failed or self.failed
+        self.wakers = calls.wakers
         called = {call.actor for call in calls.calls}
         lent = (one.job for one in calls.actors if one.job != self.id and one.id in called)
         self.lenders = tuple(dict.fromkeys((*lent, *self.lenders)))[:MOST_LENDERS]

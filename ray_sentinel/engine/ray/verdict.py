@@ -21,6 +21,7 @@ from ray_sentinel.waitgraph.facts import HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
 from ray_sentinel.waitgraph.unmet import NO_NODE
+from ray_sentinel.waitgraph.wakers import RESTS
 
 NOBODY = 0.3
 """The confidence of an answer that names nobody, because nothing can be learned of whom all wait
@@ -125,7 +126,8 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
     if root.kind == "works":
         place = root.why.removeprefix(GOES_ON)
         return f"{member.label} on {member.process.host} spins{runs}: {place}{others}"
-    failed = job.failed_before(root) if root.why == OWN_WAIT else ()
+    awaits = root.why == OWN_WAIT or root.why.startswith(RESTS)
+    failed = job.failed_before(root) if awaits else ()
     before = f"; {failed[-1]}" if failed else ""
     return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{before}{others}"
 

@@ -13,7 +13,8 @@ from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 from ray_sentinel.actors.coordinator.ray import deaths as ray_deaths
 from ray_sentinel.actors.coordinator.ray import replies as ray_replies
 from ray_sentinel.actors.coordinator.ray.replies import MOST_NAME
-from ray_sentinel.model.ray_calls import EndedCalls, RayActor, RayDriver
+from ray_sentinel.actors.coordinator.ray.wakers import wakers_of
+from ray_sentinel.model.ray_calls import EndedCalls, RayActor, RayCall, RayDriver
 
 ACTOR = RayActor(id="11" * 16, job="01000000", kind="Rollout", pid=77)
 DRIVER = RayDriver(job="01000000", pid=10, address="10.0.0.1")
@@ -88,6 +89,17 @@ def fill(message: Any, chance: random.Random, depth: int = 0) -> Any:
         (gcs_service_pb2.GetTaskEventsReply, ray_replies.ended_of),
         (gcs_service_pb2.GetTaskEventsReply, ray_replies.changes_of),
         (gcs_service_pb2.GetTaskEventsReply, lambda reply: list(ray_replies.made_at(reply))),
+        (
+            gcs_service_pb2.GetTaskEventsReply,
+            lambda reply: wakers_of(
+                reply,
+                [
+                    RayCall(id="", parent="", job="", kind="actor-task", name=name, actor=actor)
+                    for name in ("train.py", HUGE[:MOST_NAME])
+                    for actor in ("", "01000000", "ff" * 16)
+                ],
+            ),
+        ),
         (
             gcs_pb2.ActorTableData,
             lambda entry: ray_deaths.actor_death(entry, ACTOR, "ab" * 28),

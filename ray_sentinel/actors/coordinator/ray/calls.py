@@ -20,10 +20,12 @@ from ray_sentinel.actors.coordinator.ray.failed_calls import MOST_FAILED, last_f
 from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
 from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.actors.coordinator.ray.unstarted import MOST_NODES, short_of_memory
+from ray_sentinel.actors.coordinator.ray.wakers import wakers_of
 from ray_sentinel.engine.telemetry.inference import deployment_of
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.placement import PlacedGroup, Placement
 from ray_sentinel.model.ray_calls import (
+    CallWaker,
     EndedCalls,
     FailedCall,
     PendingGroup,
@@ -89,6 +91,14 @@ def running_calls(address: str, job: str, lenders: Collection[str] = ()) -> tupl
     empty if Ray does not report them."""
     with RayStore(address) as store:
         return ControlStoreCalls(store).running(job, lenders)
+
+
+class _Times(msgspec.Struct, frozen=True, kw_only=True):
+    """What calls tell that have ended successfully."""
+
+    took: dict[str, EndedCalls] = {}
+    changes: tuple[int, ...] = ()
+    wakers: tuple[CallWaker, ...] = ()
 
 
 class ControlStoreCalls:
@@ -165,10 +175,8 @@ class ControlStoreCalls:
         late = any(since is not None and at - since > UNPLACED_SECONDS for since in waits)
         unplaced = [call for call in calls if call.state == "unplaced"]
         placed = self._placed(unplaced)
-        ended, changes = self.ended(job) if times else ({}, ())
-        if times and job:
-            lent = {actor.job for actor in actors if actor.id in called and actor.job != job}
-            ended = self._ended_at(lent, calls) | ended
+        lent = {actor.job for actor in actors if job and actor.id in called and actor.job != job}
+        told = self._times(job, lent, calls) if times else _Times()
         failed = self._asked("failed calls", lambda: self._failed(job, at), ()) if times else ()
         labels = {key for call in unplaced for one in call.selectors for key in one}
         labels |= {key for group in table.groups for one in group.selectors for key in one}
@@ -183,35 +191,48 @@ class ControlStoreCalls:
             ),
             free_on=free_on,
             placement=self._placement(free_on, placed, labels, unplaced) if late else None,
-            ended=ended,
-            changes=changes,
+            ended=told.took,
+            changes=told.changes,
+            wakers=told.wakers,
             failed=failed,
             left_off=left_off,
             problem="; ".join(self._problems),
         )
 
-    def _ended_at(self, lenders: Iterable[str], calls: Iterable[RayCall]) -> dict[str, EndedCalls]:
-        """The ended calls of other jobs whose actors were called, by the names that were called."""
+    def _times(self, job: str, lenders: Iterable[str], calls: tuple[RayCall, ...]) -> _Times:
+        """What ended calls tell; of the lenders, other jobs whose actors were called, only the
+        names that were called count."""
+        found = self._ended(job, calls)
         names = {call.name for call in calls if call.kind == "actor-task"}
-        found: dict[str, EndedCalls] = {}
         for lender in lenders:
-            took, _ = self.ended(lender)
-            found = {name: took[name] for name in names & took.keys()} | found
+            lent = self._ended(lender, calls)
+            took = {name: lent.took[name] for name in names & lent.took.keys()}
+            found = msgspec.structs.replace(
+                found, took=took | found.took, wakers=(*found.wakers, *lent.wakers)
+            )
         return found
+
+    def _ended(
+        self, job: str, calls: tuple[RayCall, ...] = (), lenders: Collection[str] = ()
+    ) -> _Times:
+        finished = [{"predicate": "EQUAL", "state": "FINISHED"}]
+
+        def read() -> _Times:
+            reply = self._made_by(job, lenders, finished)
+            return _Times(
+                took=ray_replies.ended_of(reply),
+                changes=ray_replies.changes_of(reply),
+                wakers=wakers_of(reply, calls),
+            )
+
+        return cast("_Times", self._asked("ended calls", read, _Times()))
 
     def ended(
         self, job: str, lenders: Collection[str] = ()
     ) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
         """``ended_calls``, of all jobs or one."""
-        nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
-        finished = [{"predicate": "EQUAL", "state": "FINISHED"}]
-
-        def read() -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-            reply = self._made_by(job, lenders, finished)
-            return ray_replies.ended_of(reply), ray_replies.changes_of(reply)
-
-        found = self._asked("ended calls", read, nothing)
-        return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)
+        found = self._ended(job, lenders=lenders)
+        return found.took, found.changes
 
     def running(self, job: str, lenders: Collection[str] = ()) -> tuple[RayCall, ...]:
         """``running_calls``."""

@@ -262,6 +262,11 @@ def calls_of(reply: Any) -> tuple[RayCall, ...]:
     return tuple(call for _, call in newest.values())
 
 
+def status_numbers() -> dict[str, int]:
+    """The number of each state of a call, by Ray's name for it."""
+    return {name: number for number, name in _statuses().items()}
+
+
 def _statuses() -> dict[int, str]:
     from ray.core.generated import common_pb2
 
@@ -300,7 +305,7 @@ def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
 
 def ended_of(reply: Any) -> dict[str, EndedCalls]:
     """The calls that have ended successfully, by name, from a ``GetTaskEventsReply``."""
-    numbers = {name: number for number, name in _statuses().items()}
+    numbers = status_numbers()
     running, ended = numbers["RUNNING"], numbers["FINISHED"]
     found: dict[str, EndedCalls] = {}
     for event in reply.events_by_task:
@@ -319,7 +324,7 @@ def ended_of(reply: Any) -> dict[str, EndedCalls]:
 
 def changes_of(reply: Any) -> tuple[int, ...]:
     """The last whole Unix seconds in which any of those calls began or ended."""
-    numbers = {name: number for number, name in _statuses().items()}
+    numbers = status_numbers()
     told = {
         event.state_updates.state_ts_ns[numbers[state]] // 10**9
         for event in reply.events_by_task

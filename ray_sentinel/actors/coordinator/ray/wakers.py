@@ -1,0 +1,104 @@
+"""Whose calls end the waits in calls of another method, from the calls of an actor that have ended.
+
+A ``get`` of a queue waits until somebody calls ``put``: no call of Ray's waits for that one, as it
+has not been made. But of the calls that waited before, the times tell what ended them: they end
+when a ``put`` ends. Of a call that waits for something of its own, no other call's end is as near.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ray_sentinel.actors.coordinator.ray.replies import cut, id_of, status_numbers
+from ray_sentinel.model.ray_calls import CallWaker, RayCall
+
+WAITED_SECONDS = 0.01
+"""A call that was shorter did not wait."""
+NEAR = 0.05
+"""A call ended another's wait if it ended so near to its end, as a share of the time in which that
+could have ended by chance."""
+LEAST = 3
+"""How many calls of a name must have been ended by calls of another name."""
+MOST_CALLS = 1000
+"""Of the calls of one method, the last ones are looked at."""
+MOST_WAKERS = 1000
+
+
+class _Ended(NamedTuple):
+    """A call that has ended. Times are Unix seconds."""
+
+    end: float
+    begin: float
+    caller: str
+
+
+def wakers_of(reply: Any, running: Iterable[RayCall]) -> tuple[CallWaker, ...]:
+    """Who has ended waits in calls that are ``running``, from a ``GetTaskEventsReply`` with the
+    calls that have ended."""
+    waiting: dict[str, set[str]] = defaultdict(set)
+    for call in running:
+        if call.kind == "actor-task" and call.state == "running" and call.name:
+            waiting[call.actor].add(call.name)
+    methods = _methods(reply, waiting)
+    found = (
+        waker
+        for actor, names in waiting.items()
+        for name in sorted(names)
+        for waker in _wakers(actor, name, methods[actor])
+    )
+    return tuple(waker for waker, _ in zip(found, range(MOST_WAKERS), strict=False))
+
+
+def _methods(reply: Any, actors: Collection[str]) -> dict[str, dict[str, list[_Ended]]]:
+    """The calls of some actors by actor and name, in the order of their ends."""
+    numbers = status_numbers()
+    running, ended = numbers["RUNNING"], numbers["FINISHED"]
+    methods: dict[str, dict[str, list[_Ended]]] = defaultdict(lambda: defaultdict(list))
+    for event in reply.events_by_task:
+        actor, times = id_of(event.task_info.actor_id), event.state_updates.state_ts_ns
+        name = cut(event.task_info.name or event.task_info.func_or_class_name)
+        if actor in actors and name and running in times and ended in times:
+            caller = _caller(id_of(event.task_info.parent_task_id))
+            one = _Ended(times[ended] / 1e9, times[running] / 1e9, caller)
+            methods[actor][name].append(one)
+    return {
+        actor: {name: sorted(calls)[-MOST_CALLS:] for name, calls in named.items()}
+        for actor, named in (*methods.items(), *((one, {}) for one in actors if one not in methods))
+    }
+
+
+def _caller(parent: str) -> str:
+    """The actor that runs a call, whose id ends with its actor's (``TaskID``, ``id.h``); the call's
+    own id if it is no actor's: then that part has no bits of its own."""
+    actor = parent[16:]
+    return parent if actor.startswith(24 * "f") else actor
+
+
+def _wakers(actor: str, waits: str, methods: dict[str, list[_Ended]]) -> Iterator[CallWaker]:
+    """Who has ended the waits in one method of an actor."""
+    own = methods.get(waits, [])
+    waited = [one for one in own if one.end - one.begin >= WAITED_SECONDS]
+    got = {one.caller: one.end for one in own}
+    for wakes, calls in sorted(methods.items()):
+        ends = [one.end for one in calls]
+        by_it = sum(_ended_by(one, ends) for one in waited) if wakes != waits else 0
+        if by_it < max(LEAST, len(waited) / 2):
+            continue
+        for caller, last in {one.caller: one.end for one in calls}.items():
+            owes = got.get(caller, 0.0) > last
+            yield CallWaker(actor=actor, waits=waits, wakes=wakes, caller=caller, owes=owes)
+
+
+def _ended_by(call: _Ended, ends: Sequence[float]) -> bool:
+    """Whether one of some ``ends``, in ascending order, has ended a call: the first one in it, or
+    the last one, is nearer to the call's end than it would be by chance."""
+    first, after = bisect_left(ends, call.begin), bisect_right(ends, call.end)
+    if first == after:
+        return False
+    if call.end - ends[first] <= NEAR * (call.end - call.begin):
+        return True
+    before = max(call.begin, ends[after - 2] if after > 1 else 0.0)
+    return call.end - ends[after - 1] <= NEAR * (call.end - before)

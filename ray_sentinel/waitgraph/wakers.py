@@ -1,0 +1,167 @@
+"""Who is to end the waits in calls of an actor: who has ended such waits before.
+
+What waits in the ``get`` of a queue waits for a ``put`` that nobody has made, so no call of Ray's
+shows for whom. Whoever has called ``put`` before, and does not wait for the queue itself, may call
+it again. Of a lock, that is who has called ``acquire`` and has not called ``release`` since.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from ray_sentinel.model.ray_calls import CallWaker, RayCall
+from ray_sentinel.waitgraph.facts import (
+    MAY_COME_FROM,
+    UNCALLED,
+    Elsewhere,
+    Moves,
+    WaitFact,
+    WaitNode,
+    WaitsFor,
+)
+from ray_sentinel.waitgraph.graph import build
+from ray_sentinel.waitgraph.job_processes import JobProcesses
+from ray_sentinel.waitgraph.unmet import RAY
+
+NEEDS = "needs"
+RESTS = "resting without another "
+"""The beginning of what an actor does that runs no call, although somebody waits for it to make
+one; the name of that call follows."""
+
+
+class AwaitedWakers(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of a look, with the waits of actors for whoever is to call them."""
+
+    facts: tuple[WaitFact, ...] = ()
+    names: dict[WaitNode, str] = {}
+    """What people call the nodes that are new."""
+    waiting: frozenset[WaitNode] = frozenset()
+    """The actors that wait to be called by certain processes."""
+    waits_of: dict[WaitNode, tuple[RayCall, ...]] = {}
+    """By such a process, the calls that wait for it."""
+    resting: dict[WaitNode, WaitNode] = {}
+    """The actor that waits, by those of these processes that run nothing."""
+
+
+class JobLook(Protocol):
+    """What must be known of a look at Ray jobs and their processes."""
+
+    processes: JobProcesses
+
+    def runs(self, node: WaitNode) -> tuple[RayCall, ...]:
+        """The calls that a process executes."""
+
+    def may_be_woken(self, node: WaitNode) -> bool:
+        """Whether an actor waits in its calls, and not for any that it has made."""
+
+    def is_at_rest(self, node: WaitNode) -> bool:
+        """Whether an actor runs nothing, and nothing waits for it to run it."""
+
+    def node_of(self, caller: str) -> WaitNode | None:
+        """The process of an actor, a task or a driver, by Ray's id."""
+
+
+def awaited_wakers(
+    facts: tuple[WaitFact, ...], wakers: Iterable[CallWaker], look: JobLook
+) -> AwaitedWakers:
+    """Add the waits for wakers to the ``facts`` of a look."""
+    known: dict[tuple[str, str], list[CallWaker]] = defaultdict(list)
+    for waker in wakers:
+        known[waker.actor, waker.waits].append(waker)
+    found = _Waits(facts, look)
+    for node, member in look.processes.known.items() if known else ():
+        calls = look.runs(node) if member.actor else ()
+        # What else it runs may wait for something of its own.
+        all_known = calls and all((member.actor, call.name) in known for call in calls)
+        if all_known and look.may_be_woken(node):
+            names = dict.fromkeys(call.name for call in calls)
+            found.add(node, calls, [one for name in names for one in known[member.actor, name]])
+    return found.all()
+
+
+class _Waits:
+    """Collects the waits of actors for their wakers."""
+
+    def __init__(self, facts: tuple[WaitFact, ...], look: JobLook) -> None:
+        self._facts, self._look = facts, look
+        self._added: list[WaitsFor] = []
+        self._names: dict[WaitNode, str] = {}
+        self._waits_of: dict[WaitNode, tuple[RayCall, ...]] = {}
+        self._resting: dict[WaitNode, tuple[WaitNode, str]] = {}
+        """By a process at rest, the actor that waits for it, and what it is to call."""
+
+    def add(self, actor: WaitNode, calls: tuple[RayCall, ...], wakers: list[CallWaker]) -> None:
+        """An actor waits in ``calls``, each of which some of the ``wakers`` may end."""
+        held_up = self._held_up_by(actor)
+        found = [
+            (waker, process)
+            for waker in wakers
+            if (process := self._look.node_of(waker.caller)) is not None and process not in held_up
+        ]
+        since = min((call.since for call in calls if call.since is not None), default=None)
+        for waker, process in [one for one in found if one[0].owes] or found:
+            needed = WaitNode("resource", f"{waker.wakes} at {actor.key}")
+            self._names[needed] = f"another {waker.wakes}"
+            self._added += _steps(actor, needed, process, since)
+            self._waits_of[process] = calls
+            # Who is called by somebody that does not wait will be called again.
+            driver = self._look.processes.driver_of(self._look.processes.known[process].job)
+            if self._look.is_at_rest(process) and driver in held_up:
+                self._resting[process] = actor, waker.wakes
+
+    @functools.cached_property
+    def _waiters(self) -> dict[WaitNode, list[WaitNode]]:
+        """Who waits for a node, by that node."""
+        found: dict[WaitNode, list[WaitNode]] = defaultdict(list)
+        for who, edges in build(self._facts).edges.items():
+            for edge in edges:
+                if edge.how != UNCALLED:  # an actor at rest waits for nobody
+                    found[edge.awaited].append(who)
+        return found
+
+    def _held_up_by(self, node: WaitNode) -> set[WaitNode]:
+        """A node, and all that waits for it, directly or not."""
+        found, queue = {node}, deque([node])
+        while queue:
+            for who in self._waiters.get(queue.popleft(), ()):
+                if who not in found:
+                    found.add(who)
+                    queue.append(who)
+        return found
+
+    def all(self) -> AwaitedWakers:
+        """All facts, old and new."""
+        rests = (
+            Elsewhere(process=process, place="", doing=f"{RESTS}{wakes}", witness=RAY)
+            for process, (_, wakes) in self._resting.items()
+        )
+        kept = (fact for fact in self._facts if self._at_rest(fact) not in self._resting)
+        return AwaitedWakers(
+            facts=(*kept, *rests, *self._added),
+            names=self._names,
+            waiting=frozenset(one.who for one in self._added if one.who.kind == "process"),
+            waits_of=self._waits_of,
+            resting={process: actor for process, (actor, _) in self._resting.items()},
+        )
+
+    @staticmethod
+    def _at_rest(fact: WaitFact) -> WaitNode | None:
+        """The process of which a fact says that it will be called, or was called just now."""
+        if isinstance(fact, WaitsFor):
+            return fact.who if fact.how == UNCALLED else None
+        return fact.process if isinstance(fact, Moves) else None
+
+
+def _steps(
+    actor: WaitNode, needed: WaitNode, process: WaitNode, since: float | None
+) -> Iterator[WaitsFor]:
+    """The wait of an actor for a call, and of that for who may make it; one of several will do."""
+    yield WaitsFor(who=actor, awaited=needed, how=NEEDS, since=since, any_of=True, witness=RAY)
+    yield WaitsFor(
+        who=needed, awaited=process, how=MAY_COME_FROM, since=since, any_of=True, witness=RAY
+    )
