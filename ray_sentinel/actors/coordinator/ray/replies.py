@@ -262,8 +262,7 @@ def calls_of(reply: Any) -> tuple[RayCall, ...]:
     return tuple(call for _, call in newest.values())
 
 
-def status_numbers() -> dict[str, int]:
-    """The number of each state of a call, by Ray's name for it."""
+def _status_numbers() -> dict[str, int]:
     return {name: number for number, name in _statuses().items()}
 
 
@@ -305,26 +304,33 @@ def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
 
 def ended_of(reply: Any) -> dict[str, EndedCalls]:
     """The calls that have ended successfully, by name, from a ``GetTaskEventsReply``."""
-    numbers = status_numbers()
-    running, ended = numbers["RUNNING"], numbers["FINISHED"]
     found: dict[str, EndedCalls] = {}
-    for event in reply.events_by_task:
-        times = event.state_updates.state_ts_ns
-        name = cut(event.task_info.name or event.task_info.func_or_class_name)
-        if running in times and ended in times and name:
-            seconds = max(0.0, (times[ended] - times[running]) / 1e9)
-            old = found.get(name, EndedCalls(count=0, longest=0.0))
-            found[name] = EndedCalls(
-                count=old.count + 1,
-                longest=max(old.longest, seconds),
-                last_at=max(old.last_at, times[ended] / 1e9),
-            )
+    for name, begin, end, _ in times_of(reply):
+        old = found.get(name, EndedCalls(count=0, longest=0.0))
+        found[name] = EndedCalls(
+            count=old.count + 1,
+            longest=max(old.longest, end - begin),
+            last_at=max(old.last_at, end),
+        )
     return found
+
+
+def times_of(reply: Any) -> Iterator[tuple[str, float, float, Any]]:
+    """The name, begin and end (Unix seconds) and ``TaskInfoEntry`` of each call that has ended
+    successfully, from a ``GetTaskEventsReply``."""
+    numbers = _status_numbers()
+    running, ended = numbers["RUNNING"], numbers["FINISHED"]
+    for event in reply.events_by_task:
+        times, info = event.state_updates.state_ts_ns, event.task_info
+        name = cut(info.name or info.func_or_class_name)
+        if running in times and ended in times and name:
+            end = times[ended] / 1e9
+            yield name, min(times[running] / 1e9, end), end, info
 
 
 def changes_of(reply: Any) -> tuple[int, ...]:
     """The last whole Unix seconds in which any of those calls began or ended."""
-    numbers = status_numbers()
+    numbers = _status_numbers()
     told = {
         event.state_updates.state_ts_ns[numbers[state]] // 10**9
         for event in reply.events_by_task

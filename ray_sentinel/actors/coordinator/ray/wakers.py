@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
-from ray_sentinel.actors.coordinator.ray.replies import cut, id_of, status_numbers
+from ray_sentinel.actors.coordinator.ray.replies import id_of, times_of
 from ray_sentinel.model.ray_calls import CallWaker, RayCall
 
 WAITED_SECONDS = 0.01
@@ -25,6 +26,7 @@ LEAST = 3
 MOST_CALLS = 1000
 """Of the calls of one method, the last ones are looked at."""
 MOST_WAKERS = 1000
+"""Of more, the others are left out."""
 
 
 class _Ended(NamedTuple):
@@ -49,24 +51,19 @@ def wakers_of(reply: Any, running: Iterable[RayCall]) -> tuple[CallWaker, ...]:
         for name in sorted(names)
         for waker in _wakers(actor, name, methods[actor])
     )
-    return tuple(waker for waker, _ in zip(found, range(MOST_WAKERS), strict=False))
+    return tuple(islice(found, MOST_WAKERS))
 
 
 def _methods(reply: Any, actors: Collection[str]) -> dict[str, dict[str, list[_Ended]]]:
     """The calls of some actors by actor and name, in the order of their ends."""
-    numbers = status_numbers()
-    running, ended = numbers["RUNNING"], numbers["FINISHED"]
-    methods: dict[str, dict[str, list[_Ended]]] = defaultdict(lambda: defaultdict(list))
-    for event in reply.events_by_task:
-        actor, times = id_of(event.task_info.actor_id), event.state_updates.state_ts_ns
-        name = cut(event.task_info.name or event.task_info.func_or_class_name)
-        if actor in actors and name and running in times and ended in times:
-            caller = _caller(id_of(event.task_info.parent_task_id))
-            one = _Ended(times[ended] / 1e9, times[running] / 1e9, caller)
+    methods: dict[str, dict[str, list[_Ended]]] = {actor: defaultdict(list) for actor in actors}
+    for name, begin, end, info in times_of(reply):
+        if (actor := id_of(info.actor_id)) in methods:
+            one = _Ended(end, begin, _caller(id_of(info.parent_task_id)))
             methods[actor][name].append(one)
     return {
         actor: {name: sorted(calls)[-MOST_CALLS:] for name, calls in named.items()}
-        for actor, named in (*methods.items(), *((one, {}) for one in actors if one not in methods))
+        for actor, named in methods.items()
     }
 
 
