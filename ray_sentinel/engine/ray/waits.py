@@ -124,8 +124,11 @@ def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now:
     """
     member = seen.root.processes[0]
     standing = job.standing.get(member.process)
-    if track is None or standing is None or standing.thread_still_since is not None:
-        return False  # agents watch main threads only
+    if standing is None or standing.thread_still_since is not None:
+        # Agents watch main threads only; of an event loop, looks tell whether it has run.
+        track = track if seen.root.moves is not None else None
+    if track is None:
+        return False
     known = job.longest_call_of(member.methods) is not None
     began = max(member.begun.values(), default=None)
     if known or began is None or job.changed_at - began <= job.timeout:
@@ -147,8 +150,9 @@ def _loop_stands(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -
     ends = job.sleep_ends(track.process)
     if ends is not None and ends <= job.changed_at + UNKNOWN_TIMEOUT:
         return False
-    again = ends is not None and ends - track.still_since > job.timeout
-    return again or track.still_since <= seen.first_at
+    still_since = track.still_since if seen.root.moves is None else seen.unmoved_since
+    again = ends is not None and ends - still_since > job.timeout
+    return again or still_since <= seen.first_at
 
 
 def _unnoticed_end(view: ClusterView, member: RootMember, now: float) -> str:

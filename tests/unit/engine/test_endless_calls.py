@@ -90,6 +90,36 @@ def test_the_runner_pauses_between_two_rounds() -> None:
     assert job.story.engine.incidents() == ()
 
 
+AWAITS = msgspec.structs.replace(ray_story.RESTS, tid=99, switches=7, rests=True)
+"""The event loop of an actor, in which nothing is ready."""
+
+
+def test_a_runner_that_is_a_coroutine_is_named_as_soon() -> None:
+    job = Runner()
+    job.runner.stack = AWAITS
+    job.story.run(40)
+    (culprit,) = job.story.culprits()
+    assert (culprit.actor, culprit.reason) == ("Runner 0", "awaits something of its own")
+    confirmed = job.story.incident().confirmed_at
+    assert confirmed is not None
+    assert 15.0 < confirmed - (ray_story.START + WARM) <= 25.0
+
+
+def test_a_runner_that_is_a_coroutine_pauses_between_two_rounds() -> None:
+    job = Runner()
+    job.runner.stack = msgspec.structs.replace(AWAITS, wakes_at=job.story.now + 60)
+    job.story.run(60)
+    job.go_on(60)
+    assert job.story.engine.incidents() == ()
+
+
+def test_a_runner_whose_event_loop_runs_now_and_then_has_its_time() -> None:
+    job = Runner()
+    job.runner.stack, job.runner.wakes = AWAITS, True
+    job.story.run(60)
+    assert job.story.engine.incidents() == ()
+
+
 def test_a_call_that_nobody_knows_and_that_began_after_the_others_has_its_time() -> None:
     """An evaluation of the whole model, say, at the end of an epoch."""
     main, (rollout, judge) = driver(), actors("Rollout", 2, 10)
