@@ -151,8 +151,8 @@ class CallWaker(msgspec.Struct, frozen=True, kw_only=True):
     caller: str
     """Ray's id of the actor that has made such calls, or of the task or driver."""
     owes: bool = False
-    """Whether it has made a call of the waiting name since: it holds what it got, as by the
-    ``acquire`` of a lock."""
+    """Whether one call of the waiting name that it has made since has ended: it holds what it got,
+    as by the ``acquire`` of a lock. Who gets again and again gives nothing back."""
 
 
 class RayCalls(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,8 +30,9 @@ from ray_sentinel.waitgraph.unmet import RAY
 
 NEEDS = "needs"
 RESTS = "resting without another "
-"""The beginning of what an actor does that runs no call, although somebody waits for it to make
-one; the name of that call follows."""
+WAITS = "waiting without another "
+"""The beginnings of what a process does for which somebody waits to make a call; its name follows.
+An actor runs no call; or the process waits for the very actor that it is to call."""
 
 
 class AwaitedWakers(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,17 +95,25 @@ class _Waits:
         self._waits_of: dict[WaitNode, tuple[RayCall, ...]] = {}
         self._resting: dict[WaitNode, tuple[WaitNode, str]] = {}
         """By a process at rest, the actor that waits for it, and what it is to call."""
+        self._waiting: dict[WaitNode, str] = {}
+        """By a process that waits for the actor that waits for it, what it is to call."""
 
     def add(self, actor: WaitNode, calls: tuple[RayCall, ...], wakers: list[CallWaker]) -> None:
         """An actor waits in ``calls``, each of which some of the ``wakers`` may end."""
         held_up = self._held_up_by(actor)
-        found = [
+        there = [
             (waker, process)
             for waker in wakers
-            if (process := self._look.node_of(waker.caller)) is not None and process not in held_up
+            if (process := self._look.node_of(waker.caller)) is not None and process != actor
         ]
+        found = [one for one in there if one[1] not in held_up]
+        owing = [one for one in there if one[0].owes]
+        if len(owing) > 1:
+            owing = [one for one in found if one[0].owes]
         since = min((call.since for call in calls if call.since is not None), default=None)
-        for waker, process in [one for one in found if one[0].owes] or found:
+        for waker, process in owing or found:
+            if process in held_up:
+                self._waiting[process] = waker.wakes
             needed = WaitNode("resource", f"{waker.wakes} at {actor.key}")
             self._names[needed] = f"another {waker.wakes}"
             self._added += _steps(actor, needed, process, since)
@@ -140,9 +149,18 @@ class _Waits:
             Elsewhere(process=process, place="", doing=f"{RESTS}{wakes}", witness=RAY)
             for process, (_, wakes) in self._resting.items()
         )
-        kept = (fact for fact in self._facts if self._at_rest(fact) not in self._resting)
+        waits = (
+            Elsewhere(process=process, place="", doing=f"{WAITS}{wakes}", witness=RAY)
+            for process, wakes in self._waiting.items()
+        )
+        kept = (
+            fact
+            for fact in self._facts
+            if self._at_rest(fact) not in self._resting
+            and not (isinstance(fact, WaitsFor) and fact.who in self._waiting)
+        )
         return AwaitedWakers(
-            facts=(*kept, *rests, *self._added),
+            facts=(*kept, *rests, *waits, *self._added),
             names=self._names,
             waiting=frozenset(one.who for one in self._added if one.who.kind == "process"),
             waits_of=self._waits_of,

@@ -105,6 +105,12 @@ def test_who_holds_a_lock_owes_its_release() -> None:
     assert found == {PRODUCER: False, CONSUMER: True}
 
 
+def test_who_only_puts_something_back_now_and_then_owes_nothing() -> None:
+    calls = [*filled(), ("put", run_of(CONSUMER), 10.95, 10.951)]
+    found = {one.caller: one.owes for one in wakers_of(reply(calls), waiting())}
+    assert found == {PRODUCER: False, CONSUMER: False}
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_calls_that_only_happen_meanwhile_end_nothing(seed: int) -> None:
     """An engine generates by itself, however often it is asked for its health."""

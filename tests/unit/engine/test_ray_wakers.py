@@ -151,7 +151,12 @@ def test_nobody_while_a_producer_works() -> None:
     pipeline = Pipeline()
     pipeline.making[0].begins("run", pipeline.story.now, COMPUTES)
     pipeline.making[0].goes_on = True
-    pipeline.story.run(400, lambda: (pipeline.second(hangs=True), pipeline.making[0].works(0.0)))
+
+    def second() -> None:
+        pipeline.second(hangs=True)
+        pipeline.making[0].works(pipeline.story.now)
+
+    pipeline.story.run(400, second)
     assert pipeline.story.engine.incidents() == ()
 
 
@@ -175,6 +180,30 @@ def test_who_holds_a_lock_is_named_of_all_who_have_released_it(holder: int) -> N
     for one in pipeline.making:
         one.stack = ray_story.RESTS
     assert [one.actor for one in pipeline.hangs().culprits()] == [f"Producer {holder}"]
+
+
+def test_who_holds_a_lock_and_waits_for_it_is_named() -> None:
+    pipeline = Pipeline(producers=2)
+    first, second = pipeline.making
+    for one in (first, second):
+        one.begins("run", pipeline.story.now, GETS)
+    waker = pipeline.waker
+
+    def owing(one: StoryProcess) -> CallWaker:
+        return waker(one, owes=one is second)
+
+    pipeline.waker = owing  # type: ignore[assignment]
+
+    def each() -> None:
+        begins = not pipeline.hung
+        pipeline.second(hangs=True)
+        for one in (first, second) if begins else ():
+            pipeline.story.call(one, pipeline.queue, "get")
+
+    pipeline.story.run(180, each)
+    (culprit,) = pipeline.story.culprits()
+    assert (culprit.actor, culprit.reason) == ("Producer 1", "waiting without another Queue.put")
+    assert "4 processes wait" in pipeline.story.incident().summary
 
 
 def test_an_actor_at_rest_that_somebody_else_calls_is_not_named() -> None:

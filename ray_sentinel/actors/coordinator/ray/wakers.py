@@ -78,15 +78,14 @@ def _wakers(actor: str, waits: str, methods: dict[str, list[_Ended]]) -> Iterato
     """Who has ended the waits in one method of an actor."""
     own = methods.get(waits, [])
     waited = [one for one in own if one.end - one.begin >= WAITED_SECONDS]
-    got = {one.caller: one.end for one in own}
     for wakes, calls in sorted(methods.items()):
         ends = [one.end for one in calls]
         by_it = sum(_ended_by(one, ends) for one in waited) if wakes != waits else 0
         if by_it < max(LEAST, len(waited) / 2):
             continue
         for caller, last in {one.caller: one.end for one in calls}.items():
-            owes = got.get(caller, 0.0) > last
-            yield CallWaker(actor=actor, waits=waits, wakes=wakes, caller=caller, owes=owes)
+            got = sum(one.caller == caller and one.end > last for one in own)
+            yield CallWaker(actor=actor, waits=waits, wakes=wakes, caller=caller, owes=got == 1)
 
 
 def _ended_by(call: _Ended, ends: Sequence[float]) -> bool:
