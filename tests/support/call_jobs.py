@@ -2,18 +2,21 @@
 
 ``asleep``: a driver waits for trainers that wait for a rollout that sleeps for ever. ``circle``:
 two actors wait for each other. ``async``: coroutines of a front end wait for an engine that sleeps.
-``group``: a placement group that no node can hold. ``flight``: two calls that work are in flight,
+``group``: a placement group that no node can hold. ``queue``: a trainer waits at a queue into which
+a coroutine has put some samples, and ended. ``flight``: two calls that work are in flight,
 one that only computes and one that mostly waits for a device, and the driver takes whichever ends
 first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 
 import ray
 from ray.util import placement_group
+from ray.util.queue import Queue
 
 
 @ray.remote(num_cpus=0)
@@ -79,6 +82,27 @@ def coroutines() -> None:
     ray.get([front.serve.remote() for _ in range(3)])
 
 
+@ray.remote(num_cpus=0)
+class Producer:
+    async def run(self, queue: Queue) -> None:
+        for step in range(8):
+            await asyncio.sleep(0.3)
+            await queue.put_async(step)
+
+
+@ray.remote(num_cpus=0)
+class Consumer:
+    def fit(self, queue: Queue) -> None:
+        while True:
+            queue.get()
+
+
+def starved() -> None:
+    queue = Queue(actor_options={"num_cpus": 0})
+    producer, consumer = Producer.remote(), Consumer.remote()
+    ray.get([consumer.fit.remote(queue), producer.run.remote(queue)])
+
+
 def group() -> None:
     ray.get(placement_group([{"CPU": 500}, {"CPU": 1}], name="trainers").ready())
 
@@ -93,6 +117,7 @@ JOBS = {
     "circle": circle,
     "async": coroutines,
     "group": group,
+    "queue": starved,
     "flight": flight,
 }
 

@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-JOBS = ("asleep", "circle", "async", "group", "flight")
+JOBS = ("asleep", "circle", "async", "group", "queue", "flight")
 """What ``call_jobs.py`` can be."""
 SCRIPT = Path(__file__).parents[2] / "support" / "call_jobs.py"
 
@@ -71,6 +71,7 @@ def expected(told: Told) -> bool:
         and held_up(told, "async") == ("standing", ["Rollout 0"], 2)
         and held_up(told, "group")[0] == "unheld"
         and held_up(told, "circle")[0] == "circle"
+        and held_up(told, "queue") == ("standing", ["Producer 0"], 3)
         and bool(flight)
         and {root["kind"] for root in flight} == {"works"}
     )
@@ -87,11 +88,17 @@ def by_job(cluster: RayCluster, told: Told) -> tuple[Told, Told]:
     return named, {name: found[one["job"]] for name, one in named.items() if one["job"] in found}
 
 
-KINDS = {"asleep": "actor-stuck", "circle": "call-deadlock", "group": "pending"}
+KINDS = {
+    "asleep": "actor-stuck",
+    "circle": "call-deadlock",
+    "group": "pending",
+    "queue": "actor-stuck",
+}
 STATES = {
     "asleep": "hung",
     "circle": "hung",
     "group": "stalled",
+    "queue": "hung",
     "async": "unknown",
     "flight": "healthy",
 }
@@ -148,6 +155,11 @@ def is_told_by_itself(cluster: RayCluster, watched: Watched, told: Told) -> None
     actors = {one["actor"] for one in incidents["circle"]["verdict"]["culprits"]}
     assert actors == {"Trainer 0", "Trainer 1"}
     assert incidents["group"]["verdict"]["culprits"] == []
+    (starves,) = incidents["queue"]["verdict"]["culprits"]
+    assert (starves["actor"], starves["reason"]) == (
+        "Producer 0",
+        "resting without another _QueueActor.put",
+    )
     assert "Rollout.score" in states["async"]["waits"]
     members = {one["label"]: one for one in states["asleep"]["members"]}
     assert members["Rollout 2"]["method"] == "Rollout.generate"

@@ -43,7 +43,7 @@ def inspect_jobs(ray: Any) -> ClusterPicture:
 
     Blocks for some seconds. What could not be seen is in ``notes``.
     """
-    return pictured(gather_look(ray))
+    return pictured(gather_look(ray, times=True))
 
 
 def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
@@ -65,8 +65,8 @@ def gather_look(
 ) -> RayLook:
     """The raw evidence of ``inspect_jobs``; of only one job if ``job`` (Ray's id, in hex) is given,
     and of the replicas of some ``deployments`` (see ``LookAtRayJob``). With ``times``, it also asks
-    how long ended calls took. ``agents`` are the known handles by node id; the others are looked
-    up."""
+    how long ended calls took, and whose calls ended waits. ``agents`` are the known handles by node
+    id; the others are looked up."""
     calls = unfinished_calls(
         ray.get_runtime_context().gcs_address, job, times=times, deployments=deployments
     )
