@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ray_sentinel.actors.coordinator.shared_answer import SHARED_SECONDS
 from ray_sentinel.actors.messages import Description
 from tests.support.browser import Browser, rendered
 from tests.support.ray_cluster import RayCluster, Watched
@@ -73,7 +74,8 @@ def test_the_page_has_the_pulse_of_a_real_job(
     assert 100 <= steps <= latest + 1, "each step once, however many ranks tell of it"
     assert all(0.04 < mean <= longest < 5.0 for _, _, mean, longest in lane["points"])
     end = told["begin"] + told["places"] * told["width"]
-    assert before < end <= after + told["width"], "the last of its points is of now"
+    # A page that is still open may have asked for it just before.
+    assert before - SHARED_SECONDS < end <= after + told["width"], "its last point is of now"
     assert "time per step, last 5 min" in document
 
 
