@@ -187,7 +187,7 @@ def test_signals_to_the_supervisor_end_the_command(job: Job, number: int, name: 
     state = job.state()
     assert state["ended_at"]
     assert not alive(state["child"])
-    assert not alive(state["keeper"])
+    job.until(lambda: not alive(state["keeper"]), "the keeper goes once it has written the end")
 
 
 def test_other_signals_are_passed_on(job: Job) -> None:
