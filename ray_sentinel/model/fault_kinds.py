@@ -11,6 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.ras import RasKind
+from ray_sentinel.model.recorder import RecorderKind
 
 READ_LAST_LINES = "Read the rank's last log lines in the bundle; its peers' errors are echoes."
 
@@ -216,3 +218,29 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
         ),
     ),
 }
+
+EVIDENCE_STEPS: Mapping[RecorderKind | RasKind, str] = {
+    "rank-dead": "Check the log of this rank, its node and the node's kernel log.",
+    "rank-unresponsive": "Check the state of this process (stopped, ended?) and its node "
+    "(`ray-sentinel inspect NODE`).",
+    "communicator-error": "Read the log of this rank around the first NCCL WARN.",
+    "not-enqueued": "Look at the stacks of these ranks: their own code or interpreter is stuck "
+    "(py-spy dump --pid PID, then `ray-sentinel explain stacks`).",
+    "device-stuck": "Check the kernel log (Xid) and the GPU of these ranks, and the watchdog of "
+    "their processes.",
+    "collective-mismatch": "Compare the code paths, the data and the configuration of the ranks in "
+    "front of this call; flight-recorder dumps show the calls.",
+    "left-communicator": "Read the log of this rank: who called destroy_process_group?",
+    "startup-stuck": "Read the logs of the ranks that are missing.",
+    "no-dump": "Check whether the processes of these ranks are alive.",
+    "waiting-outside": "If the job hangs, check its storage, data loading and services.",
+    "stall": "Take flight-recorder dumps and stacks of all ranks; check the network and the GPUs.",
+    "running": "If the job still hangs, take the same evidence again some seconds later, and give "
+    "both (dumps: --earlier).",
+    "no-mismatch": "Poll again some seconds later and give both polls; take stacks or "
+    "flight-recorder dumps.",
+    "cannot-tell": "Take the stacks of all ranks (`ray-sentinel explain stacks`), and check the "
+    "network and the GPUs; a second set of dumps (--earlier), or another poll (`ncclras -v -f "
+    "json`), tells whether anything moves.",
+}
+"""What to do next where nothing but flight-recorder dumps or answers of RAS tells a kind."""

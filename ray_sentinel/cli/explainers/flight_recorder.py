@@ -24,8 +24,9 @@ from ray_sentinel.cli.output import print_json, print_next_steps, text_printer
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.libraries import combine, library
+from ray_sentinel.model.fault_kinds import EVIDENCE_STEPS
 from ray_sentinel.model.rank_names import name_ranks
-from ray_sentinel.model.recorder import RecorderFacts, RecorderKind, describe_waits
+from ray_sentinel.model.recorder import RecorderFacts, describe_waits
 from ray_sentinel.report.words import percent
 from ray_sentinel.waitgraph.confidence import of_recorder
 from ray_sentinel.waitgraph.recorder import explain
@@ -33,20 +34,6 @@ from ray_sentinel.waitgraph.recorder import explain
 HELP = "explain PyTorch flight-recorder dumps"
 
 _HEALTHY = ("waiting-outside", "running")
-
-_NEXT_STEPS: dict[RecorderKind, str] = {
-    "not-enqueued": "Look at the stacks of these ranks: their own code or interpreter is stuck "
-    "(py-spy dump --pid PID, then `ray-sentinel explain stacks`).",
-    "device-stuck": "Check the kernel log (Xid) and the GPU of these ranks, and the watchdog of "
-    "their processes.",
-    "collective-mismatch": "Compare the code paths, the data and the configuration of the ranks "
-    "that are told above, in front of this call.",
-    "no-dump": "Check whether the processes of these ranks are alive.",
-    "waiting-outside": "If the job hangs, check its storage, data loading and services.",
-    "running": "If the job still hangs, dump again and give both sets with --earlier.",
-    "cannot-tell": "Take the stacks of all ranks (`ray-sentinel explain stacks`), and check the "
-    "network and the GPUs; a second set of dumps and --earlier tell whether anything moves.",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +110,7 @@ def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
         say(f"  {name_ranks(waiting)}: {where}")
     if len(alike) > 40:
         say(f"  ... and {len(alike) - 40} groups of ranks more: --json has them all")
-    print_next_steps(say, [_NEXT_STEPS[facts.kind]])
+    print_next_steps(say, [EVIDENCE_STEPS[facts.kind]])
     for problem in facts.problems[:20]:
         say(f"problem: {problem}", "yellow")
     for reason in files.ignored[:10]:

@@ -25,7 +25,8 @@ from ray_sentinel.cli.output import print_json, print_next_steps, text_printer
 from ray_sentinel.cli.rank_table import rank_table
 from ray_sentinel.cli.ras_files import content, load
 from ray_sentinel.errors import InputError
-from ray_sentinel.model.ras import RasCulprit, RasFacts, RasKind
+from ray_sentinel.model.fault_kinds import EVIDENCE_STEPS
+from ray_sentinel.model.ras import RasCulprit, RasFacts
 from ray_sentinel.report.words import percent
 from ray_sentinel.waitgraph.confidence import of_ras
 
@@ -34,24 +35,6 @@ HELP = "explain answers of NCCL RAS: ncclras, or STATUS on port 28028"
 SECONDS = 60.0
 """Seconds that reading all files together may take."""
 _QUIET = ("running", "no-mismatch")
-
-
-_NEXT_STEPS: dict[RasKind, str] = {
-    "rank-dead": "Check the log of this rank, its node and the node's kernel log.",
-    "rank-unresponsive": "Check the state of this process (stopped, ended?) and its node "
-    "(`ray-sentinel inspect NODE`).",
-    "communicator-error": "Read the log of this rank around the first NCCL WARN.",
-    "not-enqueued": "Look at the stack of this rank (py-spy dump --pid PID, then "
-    "`ray-sentinel explain stacks`).",
-    "collective-mismatch": "Compare the code paths of the ranks in front of this call; their "
-    "flight-recorder dumps show the calls.",
-    "left-communicator": "Read the log of this rank: who called destroy_process_group?",
-    "startup-stuck": "Read the logs of the ranks that are missing.",
-    "stall": "Take flight-recorder dumps and stacks of all ranks; check the network and the GPUs.",
-    "no-mismatch": "Poll again some seconds later and give both polls; take stacks or "
-    "flight-recorder dumps.",
-    "cannot-tell": "Poll again with `ncclras -v -f json`; take stacks or flight-recorder dumps.",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -130,8 +113,7 @@ def _print(facts: RasFacts) -> None:
     )
     for line in facts.evidence:
         say(f"  {line}")
-    if step := _NEXT_STEPS.get(facts.kind):
-        print_next_steps(say, [step])
+    print_next_steps(say, [EVIDENCE_STEPS[facts.kind]])
     for problem in facts.problems[:20]:
         say(f"problem: {problem}", "yellow")
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import get_args
 
 from ray_sentinel import regex as re
-from ray_sentinel.model.fault_kinds import KINDS
+from ray_sentinel.model.fault_kinds import EVIDENCE_STEPS, KINDS
 from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.ras import RasKind
+from ray_sentinel.model.recorder import RecorderKind
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ALL = set(get_args(FaultKind))
@@ -18,6 +20,10 @@ NOT_LIVE = {"slow", "paused"}
 def test_every_kind_has_words() -> None:
     assert set(KINDS) == ALL
     assert all(kind.phrase for kind in KINDS.values())
+
+
+def test_every_kind_that_evidence_tells_has_a_next_step() -> None:
+    assert set(EVIDENCE_STEPS) == {*get_args(RecorderKind), *get_args(RasKind)}
 
 
 def test_the_table_of_the_docs_has_every_kind_and_no_other() -> None:
