@@ -85,7 +85,7 @@ def coroutines() -> None:
 @ray.remote(num_cpus=0)
 class Producer:
     async def run(self, queue: Queue) -> None:
-        for step in range(8):
+        for step in range(12):
             await asyncio.sleep(0.3)
             await queue.put_async(step)
 
@@ -100,7 +100,9 @@ class Consumer:
 def starved() -> None:
     queue = Queue(actor_options={"num_cpus": 0})
     producer, consumer = Producer.remote(), Consumer.remote()
-    ray.get([consumer.fit.remote(queue), producer.run.remote(queue)])
+    ray.get([one.__ray_ready__.remote() for one in (producer, consumer)])
+    fitting = consumer.fit.remote(queue)  # it waits for each of them
+    ray.get([fitting, producer.run.remote(queue)])
 
 
 def group() -> None:
