@@ -33,6 +33,9 @@ folder of theirs, eight times as many files are looked at, as a record has answe
 MOST_NAMES = 4 * 8 * MOST_OF_OTHERS
 """Most files in all folders of other users that are looked at in one scan: each rank of theirs may
 name a folder."""
+MOST_NEW = 4 * MOST_OF_OTHERS
+"""Most files of other users that are opened for the first time in one scan; the others have their
+turn in the next ones."""
 MOST_SAID = 3
 """Most files in folders of other users that are reported; see ``ownership.MOST_SAID``."""
 CLOCK_STEP = 0.1
@@ -78,6 +81,8 @@ class RecordReader:
         folders of their own, as we may read any."""
         self._room = MOST_NAMES
         """How many more files of other users' folders are looked at in this scan."""
+        self._new = MOST_NEW
+        """How many more of these files are opened for the first time in this scan."""
         self._said = 0
         self._bad: set[str] = set()
         self._put_off: set[str] = set()
@@ -140,7 +145,7 @@ class RecordReader:
             # between two scans.
             self._offset = offset
         present: set[str] = set()
-        self._room = MOST_NAMES
+        self._room, self._new = MOST_NAMES, MOST_NEW
         for folder in self.folders():
             present.update(self._names(folder))
         for path in self._views.keys() - present:
@@ -185,6 +190,10 @@ class RecordReader:
                 trusted = os.path.dirname(path) not in self._foreign
                 if self._opened[trusted] >= (MAX_OPEN if trusted else MOST_OF_OTHERS):
                     return None
+                if not trusted:
+                    self._new -= 1
+                    if self._new < 0:
+                        return None
                 view = self._open_record(path)
             if view.handle >= 0:
                 self._read(view)

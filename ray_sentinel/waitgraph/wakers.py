@@ -93,10 +93,10 @@ class _Waits:
         self._added: list[WaitsFor] = []
         self._names: dict[WaitNode, str] = {}
         self._waits_of: dict[WaitNode, tuple[RayCall, ...]] = {}
-        self._resting: dict[WaitNode, tuple[WaitNode, str]] = {}
-        """By a process at rest, the actor that waits for it, and what it is to call."""
-        self._waiting: dict[WaitNode, str] = {}
-        """By a process that waits for the actor that waits for it, what it is to call."""
+        self._resting: dict[WaitNode, WaitNode] = {}
+        """By a process at rest, the actor that waits for it."""
+        self._doing: dict[WaitNode, str] = {}
+        """What a process at rest does, or one that waits for the actor that waits for it."""
 
     def add(self, actor: WaitNode, calls: tuple[RayCall, ...], wakers: list[CallWaker]) -> None:
         """An actor waits in ``calls``, each of which some of the ``wakers`` may end."""
@@ -112,16 +112,17 @@ class _Waits:
             owing = [one for one in found if one[0].owes]
         since = min((call.since for call in calls if call.since is not None), default=None)
         for waker, process in owing or found:
-            if process in held_up:
-                self._waiting[process] = waker.wakes
             needed = WaitNode("resource", f"{waker.wakes} at {actor.key}")
             self._names[needed] = f"another {waker.wakes}"
             self._added += _steps(actor, needed, process, since)
             self._waits_of[process] = calls
             # Who is called by somebody that does not wait will be called again.
             driver = self._look.processes.driver_of(self._look.processes.known[process].job)
-            if self._look.is_at_rest(process) and driver in held_up:
-                self._resting[process] = actor, waker.wakes
+            if process in held_up:
+                self._doing[process] = f"{WAITS}{waker.wakes}"
+            elif driver in held_up and self._look.is_at_rest(process):
+                self._doing[process] = f"{RESTS}{waker.wakes}"
+                self._resting[process] = actor
 
     @functools.cached_property
     def _waiters(self) -> dict[WaitNode, list[WaitNode]]:
@@ -145,34 +146,24 @@ class _Waits:
 
     def all(self) -> AwaitedWakers:
         """All facts, old and new."""
-        rests = (
-            Elsewhere(process=process, place="", doing=f"{RESTS}{wakes}", witness=RAY)
-            for process, (_, wakes) in self._resting.items()
-        )
-        waits = (
-            Elsewhere(process=process, place="", doing=f"{WAITS}{wakes}", witness=RAY)
-            for process, wakes in self._waiting.items()
-        )
+        # They are what is waited for: that they wait themselves, or were called just now, is not.
         kept = (
             fact
             for fact in self._facts
-            if self._at_rest(fact) not in self._resting
-            and not (isinstance(fact, WaitsFor) and fact.who in self._waiting)
+            if not (isinstance(fact, WaitsFor) and fact.who in self._doing)
+            and not (isinstance(fact, Moves) and fact.process in self._doing)
+        )
+        stand = (
+            Elsewhere(process=process, place="", doing=doing, witness=RAY)
+            for process, doing in self._doing.items()
         )
         return AwaitedWakers(
-            facts=(*kept, *rests, *waits, *self._added),
+            facts=(*kept, *stand, *self._added),
             names=self._names,
             waiting=frozenset(one.who for one in self._added if one.who.kind == "process"),
             waits_of=self._waits_of,
-            resting={process: actor for process, (actor, _) in self._resting.items()},
+            resting=self._resting,
         )
-
-    @staticmethod
-    def _at_rest(fact: WaitFact) -> WaitNode | None:
-        """The process of which a fact says that it will be called, or was called just now."""
-        if isinstance(fact, WaitsFor):
-            return fact.who if fact.how == UNCALLED else None
-        return fact.process if isinstance(fact, Moves) else None
 
 
 def _steps(
