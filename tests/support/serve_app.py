@@ -1,7 +1,7 @@
 """A deployment of Ray Serve, asked again and again; argv: address of the cluster, folder.
 
-Once ``folder/block`` is there, one request goes out that takes two minutes. SIGTERM ends it, and
-the deployment.
+It writes ``folder/serves`` when the first request was answered. Once ``folder/block`` is there, one
+request goes out that takes two minutes. SIGTERM ends it, and the deployment.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ def main() -> None:
     ray.init(address=sys.argv[1])
     handle = serve.run(Model.bind(), name="app", route_prefix=None)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    block = Path(sys.argv[2], "block")
+    folder = Path(sys.argv[2])
     try:
-        while not block.exists():
+        handle.remote(0.1).result()
+        (folder / "serves").touch()
+        while not (folder / "block").exists():
             handle.remote(0.1).result()
         handle.remote(120.0).result()
     finally:

@@ -199,7 +199,7 @@ def scene(
         jobs["killed"].driver.kill()
         os.kill(jobs["interrupted"].driver.pid, signal.SIGINT)
         with contextlib.suppress(AssertionError):
-            eventually(all_named, "the deaths are named", 40.0)
+            eventually(all_named, "the deaths are named", 120.0)
             for how in ("finishes", "interrupted"):
                 jobs[how].driver.wait(20)
         with contextlib.suppress(AssertionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import urllib.request
@@ -31,6 +32,10 @@ def served(ray_cluster: RayCluster, watched_by_files: Watched, tmp_path: Path) -
             [sys.executable, str(APP), ray_cluster.address, str(tmp_path)], stdout=log, stderr=log
         )
     try:
+        serves = (tmp_path / "serves").exists
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: serves() or app.poll() is not None, "it answers or ends", 180.0)
+        assert serves(), (tmp_path / "app.log").read_text()
         yield watched_by_files
     finally:
         app.terminate()
