@@ -102,7 +102,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if standing is not None and standing.at_device:
         return standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
-        stuck = track is not None and _loop_stands(job, seen, track, now)
+        stuck = track is not None and _loop_stands(job, seen, track.still_since, now)
         return "driver-stuck" if stuck else None
     if root.kind == "works":
         return round_kind(view, job, standing, now) if standing is not None else None
@@ -119,27 +119,38 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
 def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float) -> bool:
     """Whether an actor stands still that is to its job what a driver usually is: one call of it
     runs the whole loop, which calls the other actors. That call has run for longer than any pause
-    of the job while calls of others began and ended, and all wait for it. How long it may take, no
-    call before it tells.
+    of the job while calls of others began and ended, and all wait for it; if it has not, it gets as
+    long as any call of which nothing is known. How long it may take, no call before it tells.
     """
     member = seen.root.processes[0]
     standing = job.standing.get(member.process)
-    if standing is None or standing.thread_still_since is not None:
-        # Agents watch main threads only; of an event loop, looks tell whether it has run.
-        track = track if seen.root.moves is not None else None
-    if track is None:
-        return False
+    still_since = _still_since(seen, standing, track)
     known = job.longest_call_of(member.methods) is not None
     began = max(member.begun.values(), default=None)
-    if known or began is None or job.changed_at - began <= job.timeout:
+    if known or began is None or still_since is None or not _holds_all(job, seen):
         return False
-    return _holds_all(job, seen) and _loop_stands(job, seen, track, now)
+    if job.changed_at - began <= job.timeout:  # it may be preparing something
+        return job.silence(now) > UNKNOWN_TIMEOUT and _loop_stands(job, seen, still_since, now)
+    return _loop_stands(job, seen, still_since, now)
 
 
-def _loop_stands(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -> bool:
-    """Whether who runs a job's loop has stood still since the first of some looks; or sleeps for
-    longer than any pause of the job, and has slept again and again for as long as nothing is known
-    of a call.
+def _still_since(
+    seen: SeenRoot, standing: StandingMember | None, track: RayTrack | None
+) -> float | None:
+    """Since when the thread has not run in which a root stands, or the event loop of its coroutines
+    that await something. Agents watch main threads only; of others, looks tell. None if nobody
+    knows."""
+    if seen.root.moves is not None:
+        return seen.unmoved_since
+    if standing is None or standing.thread_still_since is not None:
+        return standing.thread_still_since if standing is not None else None
+    return track.still_since if track is not None else None
+
+
+def _loop_stands(job: RayJobView, seen: SeenRoot, still_since: float, now: float) -> bool:
+    """Whether who runs a job's loop, and last ran ``still_since``, has stood still since the first
+    of some looks; or sleeps for longer than any pause of the job, and has slept again and again for
+    as long as nothing is known of a call.
 
     A sleep of which the kernel tells that it ends soon after the last step is a pause between two
     rounds. An actor that sleeps in one of their calls is no such thing: somebody waits for it
@@ -147,10 +158,9 @@ def _loop_stands(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -
     """
     if not job.has_rhythm or not seen.is_sure() or job.silence(now) <= job.timeout:
         return False
-    ends = job.sleep_ends(track.process)
+    ends = job.sleep_ends(seen.root.processes[0].process)
     if ends is not None and ends <= job.changed_at + UNKNOWN_TIMEOUT:
         return False
-    still_since = track.still_since if seen.root.moves is None else seen.unmoved_since
     again = ends is not None and ends - still_since > job.timeout
     return again or still_since <= seen.first_at
 

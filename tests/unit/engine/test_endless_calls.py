@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import msgspec
+import pytest
 
+from ray_sentinel.model.stacks import StackFact
 from tests.support import ray_story
 from tests.support.ray_story import (
     COMPUTES,
@@ -29,8 +31,9 @@ ACCEPTS = msgspec.structs.replace(
 
 @dataclass
 class Runner:
-    """``Runner.run`` has two workers step for three of four seconds; a minute has passed so."""
+    """``Runner.run`` has two workers step for three of four seconds, for ``warm`` seconds."""
 
+    warm: int = WARM
     main: StoryProcess = field(default_factory=driver)
     workers: list[StoryProcess] = field(default_factory=lambda: actors("Worker", 2, 10))
 
@@ -38,7 +41,7 @@ class Runner:
         (self.runner,) = actors("Runner", 1, 5)
         self.runner.begins("run", ray_story.START, GETS)
         self.story = RayStory([self.main, self.runner, *self.workers])
-        self.go_on(WARM)
+        self.go_on(self.warm)
 
     def go_on(self, seconds: int) -> None:
         """The loop goes on for so long."""
@@ -77,9 +80,7 @@ def test_the_runner_is_named_as_soon_as_a_driver_would_be() -> None:
     assert job.story.incident().kind == "actor-stuck"
     assert (culprit.actor, culprit.method) == ("Runner 0", "Runner.run")
     assert job.story.chain() == [("driver", "Runner.run at Runner 0", "ray.get")]
-    confirmed = job.story.incident().confirmed_at
-    assert confirmed is not None
-    assert 15.0 < confirmed - (ray_story.START + WARM) <= 22.0
+    assert 15.0 < _named_after(job) <= 22.0
 
 
 def test_the_runner_pauses_between_two_rounds() -> None:
@@ -94,30 +95,53 @@ AWAITS = msgspec.structs.replace(ray_story.RESTS, tid=99, switches=7, rests=True
 """The event loop of an actor, in which nothing is ready."""
 
 
-def test_a_runner_that_is_a_coroutine_is_named_as_soon() -> None:
-    job = Runner()
-    job.runner.stack = AWAITS
-    job.story.run(40)
-    (culprit,) = job.story.culprits()
-    assert (culprit.actor, culprit.reason) == ("Runner 0", "awaits something of its own")
+BLOCKS = msgspec.structs.replace(SLEEPS, signature=("run (main.py:3)",), tid=99, switches=7)
+"""A coroutine, or a call in a thread, that stands in a function, and its event loop with it."""
+
+
+@pytest.mark.parametrize(
+    ("stack", "reason"),
+    [(AWAITS, "awaits something of its own"), (BLOCKS, "sleeping in run (main.py:3)")],
+    ids=["awaits", "blocks"],
+)
+class TestARunnerThatIsACoroutine:
+    def test_is_named_as_soon(self, stack: StackFact, reason: str) -> None:
+        job = Runner()
+        job.runner.stack = stack
+        job.story.run(40)
+        (culprit,) = job.story.culprits()
+        assert (culprit.actor, culprit.reason) == ("Runner 0", reason)
+        assert 15.0 < _named_after(job) <= 25.0
+
+    def test_has_its_time_where_its_loop_has_hardly_begun(
+        self, stack: StackFact, reason: str
+    ) -> None:
+        job = Runner(warm=12)
+        job.runner.stack = stack
+        job.story.run(140)
+        (culprit,) = job.story.culprits()
+        assert (culprit.actor, culprit.reason) == ("Runner 0", reason)
+        assert 120.0 < _named_after(job) <= 135.0
+
+    def test_runs_now_and_then(self, stack: StackFact, reason: str) -> None:
+        job = Runner()
+        job.runner.stack, job.runner.wakes = stack, True
+        job.story.run(100)
+        assert job.story.engine.incidents() == (), reason
+
+    def test_pauses_between_two_rounds(self, stack: StackFact, reason: str) -> None:
+        job = Runner()
+        job.runner.stack = msgspec.structs.replace(stack, wakes_at=job.story.now + 60)
+        job.story.run(60)
+        job.go_on(60)
+        assert job.story.engine.incidents() == (), reason
+
+
+def _named_after(job: Runner) -> float:
+    """Seconds after the loop has stopped."""
     confirmed = job.story.incident().confirmed_at
     assert confirmed is not None
-    assert 15.0 < confirmed - (ray_story.START + WARM) <= 25.0
-
-
-def test_a_runner_that_is_a_coroutine_pauses_between_two_rounds() -> None:
-    job = Runner()
-    job.runner.stack = msgspec.structs.replace(AWAITS, wakes_at=job.story.now + 60)
-    job.story.run(60)
-    job.go_on(60)
-    assert job.story.engine.incidents() == ()
-
-
-def test_a_runner_whose_event_loop_runs_now_and_then_has_its_time() -> None:
-    job = Runner()
-    job.runner.stack, job.runner.wakes = AWAITS, True
-    job.story.run(60)
-    assert job.story.engine.incidents() == ()
+    return confirmed - (ray_story.START + job.warm)
 
 
 def test_a_call_that_nobody_knows_and_that_began_after_the_others_has_its_time() -> None:
