@@ -10,19 +10,25 @@ thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from ray_sentinel.capture import guard
+from ray_sentinel.capture.child_work import Descendants
 from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import read_schedule, uses_cuda
 from ray_sentinel.capture.timed_sleep import wakes_at
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import CaptureConfig, safe_name
-from ray_sentinel.evidence.stacks import StackReader, classify_process, informative_thread
+from ray_sentinel.evidence.stacks import (
+    StackReader,
+    awaits_child,
+    classify_process,
+    informative_thread,
+)
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import Activity, StackFact
@@ -65,8 +71,19 @@ def sample_processes(
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
         found = list(pool.map(trace_one, processes))
     reader = StackReader(follows=True)
-    facts = (classify_process([run.trace for run in runs], reader) for runs in found)
-    return tuple(_with_schedule(fact) for fact in facts)
+    facts = [classify_process([run.trace for run in runs], reader) for runs in found]
+    return tuple(map(_with_schedule, _with_children(facts)))
+
+
+def _with_children(facts: Sequence[StackFact]) -> Iterator[StackFact]:
+    """The facts with how much the processes have run for whose end others wait."""
+    descendants = Descendants() if any(map(awaits_child, facts)) else None
+    for fact in facts:
+        if descendants is None or fact.tid is None or not awaits_child(fact):
+            yield fact
+            continue
+        ran = descendants.ran(fact.process.pid, fact.tid)
+        yield msgspec.structs.replace(fact, children_ran=ran)
 
 
 def _with_schedule(fact: StackFact) -> StackFact:

@@ -134,6 +134,9 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     wanted: float | None = None
     """Seconds that the telling thread had run or waited for a CPU by then (the first two fields).
     """
+    children_ran: float | None = None
+    """Seconds that processes below it had run or waited for a CPU by then, where the telling thread
+    waits for the end of one; None where it does not, or nobody knows."""
     wakes_at: float | None = None
     """The Unix time at which the kernel ends the sleep of the telling thread at the latest; None
     where it is in none whose end is known."""

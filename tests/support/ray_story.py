@@ -159,6 +159,8 @@ class StoryProcess:
     """The thread that tells is put on a CPU between two looks."""
     wants: float | None = None
     """Share of the time for which it runs or waits for a CPU, where that is told."""
+    child_works: float | None = None
+    """Share of the time for which the child works for whose end it waits."""
     busy_since: float | None = None
     """Since when it has not rested."""
     state: str = "S"
@@ -215,6 +217,7 @@ class StoryProcess:
             signature=signature,
             switches=switches,
             wanted=None if self.wants is None else self.wants * (at - START),
+            children_ran=None if self.child_works is None else self.child_works * (at - START),
         )
 
 

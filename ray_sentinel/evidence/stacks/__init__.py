@@ -6,6 +6,7 @@
 """
 
 from ray_sentinel.evidence.stacks.classify import (
+    awaits_child,
     by_process,
     classify,
     classify_process,
@@ -19,6 +20,7 @@ from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render
 __all__ = [
     "StackClass",
     "StackReader",
+    "awaits_child",
     "by_process",
     "classes",
     "classify",

@@ -97,6 +97,11 @@ def classify(
     return _with_device(fact)
 
 
+def awaits_child(fact: StackFact) -> bool:
+    """Whether a process waits for the end, or the output, of one that it has started."""
+    return fact.label == m.CHILD.label
+
+
 def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = None) -> StackFact:
     """What several tools' stacks of one process, from one round, show together.
 

@@ -24,16 +24,32 @@ def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement
 
 def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
     """The processes whose informative thread, where it is not the main one, was put on a CPU
-    between two looks and does more than check whether what it waits for has come."""
+    between two looks and does more than check whether what it waits for has come; and those that
+    wait for the end of a child that has worked between two looks."""
     seen: dict[tuple[ProcessId, int], set[int]] = {}
-    for facts in rounds:
-        for fact in facts:
-            main = fact.tid is None or fact.tid == fact.process.pid
-            if not main and fact.switches is not None and fact.activity not in _LOOKS_AGAIN:
-                seen.setdefault((fact.process, fact.tid or 0), set()).add(fact.switches)
-    return frozenset(process for (process, _), counts in seen.items() if len(counts) > 1)
+    before: dict[ProcessId, StackFact] = {}
+    found: set[ProcessId] = set()
+    for fact in (fact for facts in rounds for fact in facts):
+        main = fact.tid is None or fact.tid == fact.process.pid
+        if not main and fact.switches is not None and fact.activity not in _LOOKS_AGAIN:
+            seen.setdefault((fact.process, fact.tid or 0), set()).add(fact.switches)
+        if fact.children_ran is not None:
+            if _worked(before.get(fact.process, fact), fact):
+                found.add(fact.process)
+            before[fact.process] = fact
+    return frozenset(found | {process for (process, _), counts in seen.items() if len(counts) > 1})
 
 
+def _worked(before: StackFact, after: StackFact) -> bool:
+    """Whether the children of a process have worked between two looks at it. What has ended is in
+    the second sum no more."""
+    ran = abs((after.children_ran or 0.0) - (before.children_ran or 0.0))
+    return ran > WORKS * (after.at - before.at)
+
+
+WORKS = 0.01
+"""A process works that runs, or waits for a CPU, for such a share of the time: what waits, and only
+looks now and then whether something has come, takes less."""
 _LOOKS_AGAIN = ("idle", "lock-wait")
 """Activities that end at a deadline and begin again: a thread waits like that for a lock, a queue
 or an event."""

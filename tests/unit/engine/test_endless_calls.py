@@ -29,6 +29,14 @@ ACCEPTS = msgspec.structs.replace(
 )
 
 
+CHILD = msgspec.structs.replace(
+    SLEEPS,
+    signature=("run (main.py:3)", "evaluate (main.py:5)"),
+    activity="unknown",
+    label="waiting for a child process",
+)
+
+
 @dataclass
 class Runner:
     """``Runner.run`` has two workers step for three of four seconds, for ``warm`` seconds."""
@@ -80,6 +88,26 @@ def test_the_runner_is_named_as_soon_as_a_driver_would_be() -> None:
     assert job.story.incident().kind == "actor-stuck"
     assert (culprit.actor, culprit.method) == ("Runner 0", "Runner.run")
     assert job.story.chain() == [("driver", "Runner.run at Runner 0", "ray.get")]
+    assert 15.0 < _named_after(job) <= 22.0
+
+
+def test_the_runner_waits_for_a_program_that_works() -> None:
+    """An evaluation between two steps, say, that is a script of its own."""
+    job = Runner()
+    job.runner.stack, job.runner.child_works = CHILD, 0.5
+    job.story.run(100)
+    assert job.story.engine.incidents() == ()
+    job.runner.child_works = None
+    job.go_on(60)
+    assert job.story.engine.incidents() == ()
+
+
+def test_the_runner_waits_for_a_program_that_hangs() -> None:
+    job = Runner()
+    job.runner.stack, job.runner.child_works = CHILD, 0.002
+    job.story.run(40)
+    (culprit,) = job.story.culprits()
+    assert culprit.reason == "waiting for a child process in evaluate (main.py:5)"
     assert 15.0 < _named_after(job) <= 22.0
 
 

@@ -131,3 +131,14 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
         ]
 
     assert {process.pid for process in woken([look(0), look(1)])} == {1}
+
+
+def test_who_waits_for_a_child_moves_as_long_as_that_works() -> None:
+    def look(pid: int, at: float, ran: float | None) -> StackFact:
+        return StackFact(process=ProcessId("n", pid), tid=pid, at=at, children_ran=ran)
+
+    rounds = [
+        [look(1, 10.0, 3.0), look(2, 10.0, 3.0), look(3, 10.0, 3.0), look(4, 10.0, None)],
+        [look(1, 11.0, 3.02), look(2, 11.0, 3.005), look(3, 11.0, 1.0), look(4, 11.0, 3.0)],
+    ]
+    assert {process.pid for process in woken(rounds)} == {1, 3}, "one of 3's children has ended"
