@@ -53,11 +53,14 @@ class Descendants:
         return sum(ran) if ran else None
 
     def _all_below(self, processes: Iterable[Stat]) -> Iterator[int]:
-        """Some processes, and all that descend from them."""
-        waiting = [one.pid for one in processes]
+        """Some processes, and all that descend from them, each once: of pids that were given anew
+        while they were read, one may seem to be below itself."""
+        waiting, found = [one.pid for one in processes], set[int]()
         while waiting:
-            yield (one := waiting.pop())
-            waiting += [child.pid for child in self._children.get(one, ())]
+            if (one := waiting.pop()) not in found:
+                found.add(one)
+                yield one
+                waiting += [child.pid for child in self._children.get(one, ())]
 
 
 def _awaited(call: str) -> int | None:
