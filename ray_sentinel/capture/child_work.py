@@ -3,7 +3,8 @@
 Who waits for a child process stands still as long as that works. For which of its children a
 thread waits is an argument of the system call in which it waits (``wait4``, ``waitid``); the kernel
 shows it to whoever may trace the process, as py-spy must, too. Who reads a child's output waits in
-another call: then all of its children count.
+another call: then all of its children count. Who waits for a pool of processes waits for a thread
+of its own, which hands on what they bring: then those count that run the same interpreter.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Descendants:
         for stat in all_stats().values():
             self._children[stat.parent].append(stat)
 
-    def ran(self, pid: int, tid: int) -> float | None:
+    def ran_for(self, pid: int, tid: int) -> float | None:
         """Seconds for which the processes below ``pid`` have run, or waited for a CPU: those at and
         below the child for whose end its thread ``tid`` waits, or all but Ray's own. None if there
         are none, or the kernel does not tell."""
@@ -45,9 +46,18 @@ class Descendants:
         chosen = [one for one in children if one.pid == awaited] or [
             one for one in children if not one.command.startswith(OF_RAY)
         ]
+        return self._ran(chosen)
+
+    def ran_in_pools(self, pid: int) -> float | None:
+        """The same of those that run the same interpreter as ``pid``, as processes of a pool do,
+        and of what is below them."""
+        own, children = _program(pid), self._children.get(pid, [])
+        return self._ran(one for one in children if own and _program(one.pid) == own)
+
+    def _ran(self, processes: Iterable[Stat]) -> float | None:
         ran = [
             found.cpu_seconds + found.delay_seconds
-            for one, thread in islice(_threads(self._all_below(chosen)), MOST_THREADS)
+            for one, thread in islice(_threads(self._all_below(processes)), MOST_THREADS)
             if (found := read_schedule(one, thread)) is not None
         ]
         return sum(ran) if ran else None
@@ -61,6 +71,15 @@ class Descendants:
                 found.add(one)
                 yield one
                 waiting += [child.pid for child in self._children.get(one, ())]
+
+
+def _program(pid: int) -> str:
+    """The file that a process runs; empty if it has ended, or is not ours. Its command line would
+    tell more, but reading that can hang with the process."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def _awaited(call: str) -> int | None:

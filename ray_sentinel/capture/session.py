@@ -26,6 +26,7 @@ from ray_sentinel.config import CaptureConfig, safe_name
 from ray_sentinel.evidence.stacks import (
     StackReader,
     awaits_child,
+    awaits_pool,
     classify_process,
     informative_thread,
 )
@@ -76,14 +77,16 @@ def sample_processes(
 
 
 def _with_children(facts: Sequence[StackFact]) -> Iterator[StackFact]:
-    """The facts with how much the processes have run for whose end others wait."""
-    descendants = Descendants() if any(map(awaits_child, facts)) else None
+    """The facts with how much the processes have run for which others wait that started them."""
+    awaiting = any(awaits_child(fact) or awaits_pool(fact) for fact in facts)
+    descendants = Descendants() if awaiting else None
     for fact in facts:
-        if descendants is None or fact.tid is None or not awaits_child(fact):
-            yield fact
-            continue
-        ran = descendants.ran(fact.process.pid, fact.tid)
-        yield msgspec.structs.replace(fact, children_ran=ran)
+        pid, tid, ran = fact.process.pid, fact.tid, None
+        if descendants is not None and awaits_pool(fact):
+            ran = descendants.ran_in_pools(pid)
+        elif descendants is not None and awaits_child(fact) and tid is not None:
+            ran = descendants.ran_for(pid, tid)
+        yield fact if ran is None else msgspec.structs.replace(fact, children_ran=ran)
 
 
 def _with_schedule(fact: StackFact) -> StackFact:

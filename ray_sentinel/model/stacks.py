@@ -136,7 +136,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """
     children_ran: float | None = None
     """Seconds that processes below it had run or waited for a CPU by then, where the telling thread
-    waits for the end of one; None where it does not, or nobody knows."""
+    waits for the end of one, or may wait for a pool of them; None where it does not, or nobody
+    knows."""
     wakes_at: float | None = None
     """The Unix time at which the kernel ends the sleep of the telling thread at the latest; None
     where it is in none whose end is known."""

@@ -35,6 +35,7 @@ from ray_sentinel.model.incident import ChainLink, FaultKind, Finding, Verdict
 from ray_sentinel.waitgraph.facts import ANSWER, CALLED, LOCKED
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
+from ray_sentinel.waitgraph.wakers import WAITS
 
 RULE = "ray.waits"
 BROKEN: tuple[FaultKind, ...] = ("rank-stopped", "gil-held", "kernel-blocked")
@@ -138,10 +139,12 @@ def _still_since(
     seen: SeenRoot, standing: StandingMember | None, track: RayTrack | None
 ) -> float | None:
     """Since when the thread has not run in which a root stands, or the event loop of its coroutines
-    that await something. Agents watch main threads only; of others, looks tell. None if nobody
-    knows."""
+    that await something. Agents watch main threads only; of others, looks tell. Who waits for the
+    very actor that it is to call does since the first look. None if nobody knows."""
     if seen.root.moves is not None:
         return seen.unmoved_since
+    if seen.root.why.startswith(WAITS):
+        return seen.first_at
     if standing is None or standing.thread_still_since is not None:
         return standing.thread_still_since if standing is not None else None
     return track.still_since if track is not None else None

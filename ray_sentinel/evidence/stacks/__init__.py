@@ -7,6 +7,7 @@
 
 from ray_sentinel.evidence.stacks.classify import (
     awaits_child,
+    awaits_pool,
     by_process,
     classify,
     classify_process,
@@ -21,6 +22,7 @@ __all__ = [
     "StackClass",
     "StackReader",
     "awaits_child",
+    "awaits_pool",
     "by_process",
     "classes",
     "classify",

@@ -102,6 +102,12 @@ def awaits_child(fact: StackFact) -> bool:
     return fact.label == m.CHILD.label
 
 
+def awaits_pool(fact: StackFact) -> bool:
+    """Whether a process waits for threads of its own, which may be those that hand on what a pool
+    of processes brings."""
+    return fact.label in (m.EVENT.label, m.QUEUE.label, m.JOIN.label, m.FUTURE.label)
+
+
 def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = None) -> StackFact:
     """What several tools' stacks of one process, from one round, show together.
 

@@ -25,7 +25,7 @@ def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement
 def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
     """The processes whose informative thread, where it is not the main one, was put on a CPU
     between two looks and does more than check whether what it waits for has come; and those that
-    wait for the end of a child that has worked between two looks."""
+    wait for a child, or a pool of processes, that has worked between two looks."""
     seen: dict[tuple[ProcessId, int], set[int]] = {}
     before: dict[ProcessId, StackFact] = {}
     found: set[ProcessId] = set()

@@ -12,7 +12,7 @@ import pytest
 
 from ray_sentinel.capture.child_work import Descendants
 from ray_sentinel.capture.session import sample_processes
-from ray_sentinel.evidence.stacks import awaits_child
+from ray_sentinel.evidence.stacks import awaits_child, awaits_pool
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.waiting import eventually
@@ -25,14 +25,28 @@ import subprocess, sys
 others = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
 subprocess.run(sys.argv[2:], capture_output=sys.argv[1] == "reads")
 """
+POOLS = """
+import concurrent.futures, multiprocessing, operator, subprocess, sys, time
+other = subprocess.Popen(["sh", "-c", "while true; do true; done"])
+context = multiprocessing.get_context(sys.argv[2])
+make, seconds = {"map": (operator.pow, (7, 10**9)), "sleep": (time.sleep, (600,))}[sys.argv[3]]
+if sys.argv[1] == "pool":
+    context.Pool(2).apply(make, seconds)
+elif sys.argv[1] == "process":
+    one = context.Process(target=make, args=seconds)
+    one.start()
+    one.join()
+else:
+    concurrent.futures.ProcessPoolExecutor(2, context).submit(make, *seconds).result()
+"""
 
 
 class Waiter:
     """A process that waits for a child to end, beside others that sleep."""
 
-    def __init__(self, how: str, command: list[str]) -> None:
+    def __init__(self, how: str, command: list[str], program: str = WAITS) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", WAITS, how, *command], start_new_session=True
+            [sys.executable, "-c", program, how, *command], start_new_session=True
         )
         stat = read_stat(self.process.pid)
         assert stat is not None
@@ -43,11 +57,16 @@ class Waiter:
 
         def waits() -> float | None:
             (fact,) = sample_processes([self.id])
-            return fact.children_ran if awaits_child(fact) else None
+            return fact.children_ran if awaits_child(fact) or awaits_pool(fact) else None
 
         found = eventually(lambda: (told := waits()) is not None and (told,), "it waits", 60.0)
         assert found
         return found[0]
+
+    def ran_since_then(self) -> float:
+        """The same from one look to the next."""
+        before = self.ran()
+        return self.ran() - before
 
     def close(self) -> None:
         os.killpg(self.process.pid, 9)
@@ -76,8 +95,25 @@ def test_of_a_child_that_works(waiter: Waiter) -> None:
     "waiter", [("waits", SLEEPS), ("reads", SLEEPS)], indirect=True, ids=["waits", "reads"]
 )
 def test_of_a_child_that_sleeps(waiter: Waiter) -> None:
-    before = waiter.ran()
-    assert waiter.ran() - before < 0.005
+    assert waiter.ran_since_then() < 0.005
+
+
+POOL_WAITS = [
+    (how, context) for how in ("pool", "process", "futures") for context in ("fork", "spawn")
+]
+
+
+@pytest.mark.parametrize(("how", "context"), POOL_WAITS)
+def test_of_a_pool(how: str, context: str) -> None:
+    works, rests = (Waiter(how, [context, doing], POOLS) for doing in ("map", "sleep"))
+    try:
+        before = works.ran()
+        eventually(lambda: works.ran() > before + 0.3, "the pool works", 60.0)
+        # The program that works beside it is no part of it.
+        eventually(lambda: rests.ran_since_then() < 0.005, "the pool rests", 60.0)
+    finally:
+        works.close()
+        rests.close()
 
 
 def test_of_several_the_one_counts_for_which_a_thread_waits() -> None:
@@ -94,11 +130,11 @@ def test_of_several_the_one_counts_for_which_a_thread_waits() -> None:
         assert own
 
         def ran() -> float:
-            return Descendants().ran(pid, tid) or 0.0
+            return Descendants().ran_for(pid, tid) or 0.0
 
         eventually(lambda: ran() < 0.2, "it waits", 30.0)
-        before = Descendants().ran(pid, pid) or 0.0  # this thread waits for none: all count
-        eventually(lambda: (Descendants().ran(pid, pid) or 0.0) > before + 0.3, "one works")
+        before = Descendants().ran_for(pid, pid) or 0.0  # this thread waits for none: all count
+        eventually(lambda: (Descendants().ran_for(pid, pid) or 0.0) > before + 0.3, "one works")
         assert ran() < 0.2
     finally:
         for child in (works, rests):
@@ -110,8 +146,8 @@ def test_of_several_the_one_counts_for_which_a_thread_waits() -> None:
 def test_without_children_nothing_is_known() -> None:
     child = subprocess.Popen(SLEEPS)
     try:
-        assert Descendants().ran(child.pid, child.pid) is None
-        assert Descendants().ran(2**22 + 1, 1) is None
+        assert Descendants().ran_for(child.pid, child.pid) is None
+        assert Descendants().ran_for(2**22 + 1, 1) is None
     finally:
         child.kill()
         child.wait()

@@ -203,7 +203,10 @@ def test_who_holds_a_lock_and_waits_for_it_is_named() -> None:
     pipeline.story.run(180, each)
     (culprit,) = pipeline.story.culprits()
     assert (culprit.actor, culprit.reason) == ("Producer 1", "waiting without another Queue.put")
-    assert "4 processes wait" in pipeline.story.incident().summary
+    incident = pipeline.story.incident()
+    assert "4 processes wait" in incident.summary
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - (ray_story.START + WARM) < 32.0
 
 
 def test_an_actor_at_rest_that_somebody_else_calls_is_not_named() -> None:
