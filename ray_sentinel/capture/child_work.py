@@ -1,23 +1,24 @@
-"""How much the processes have run for whose end somebody waits: programs that it has started.
+"""How much CPU time the child processes have taken that a process waits for.
 
-Who waits for a child process stands still as long as that works. For which of its children a
-thread waits is an argument of the system call in which it waits (``wait4``, ``waitid``); the kernel
-shows it to whoever may trace the process, as py-spy must, too. Who reads a child's output waits in
-another call: then all of its children count. Who waits for a pool of processes waits for a thread
-of its own, which hands on what they bring: then those count that run the same interpreter.
+Who waits for a child stands still while that works. For which of its children a thread waits is an
+argument of the system call in which it waits (``wait4``, ``waitid``); the kernel shows it to whoever
+may trace the process, as py-spy must, too. Who reads a child's output, or waits for a pool of
+processes, waits in other calls: then all of its children count, but for Ray's own.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from ray_sentinel.capture.connections import OF_RAY
 from ray_sentinel.capture.states import read_schedule
 from ray_sentinel.kernel_files import kernel_text
+from ray_sentinel.model.stacks import ChildWork
+from ray_sentinel.progress.discovery.launchers import rays
 from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
 
 _WAIT4 = {"x86_64": "61", "aarch64": "260"}
@@ -25,8 +26,10 @@ _WAIT4 = {"x86_64": "61", "aarch64": "260"}
 _WAITID = {"x86_64": "247", "aarch64": "95"}
 _P_PID = 1
 """The kind of ``waitid`` that waits for one process (``linux/wait.h``)."""
-MOST_THREADS = 4096
-"""Threads of the processes below one that are looked at; the others are left out."""
+MOST_PROCESSES = 256
+"""Processes below one that are looked at; the others are left out."""
+MOST_THREADS = 256
+"""Threads of each that are looked at."""
 
 
 class Descendants:
@@ -37,54 +40,46 @@ class Descendants:
         for stat in all_stats().values():
             self._children[stat.parent].append(stat)
 
-    def ran_for(self, pid: int, tid: int) -> float | None:
-        """Seconds for which the processes below ``pid`` have run, or waited for a CPU: those at and
-        below the child for whose end its thread ``tid`` waits, or all but Ray's own. None if there
-        are none, or the kernel does not tell."""
+    def work(self, pid: int, tid: int) -> ChildWork | None:
+        """How long the processes below ``pid`` have run: those at and below the child for whose end
+        its thread ``tid`` waits, or else all. None if there are none, or the kernel does not
+        tell."""
         children = self._children.get(pid, [])
         awaited = _awaited(kernel_text(Path(f"/proc/{pid}/task/{tid}/syscall")))
-        chosen = [one for one in children if one.pid == awaited] or [
-            one for one in children if not one.command.startswith(OF_RAY)
-        ]
-        return self._ran(chosen)
+        chosen = [one for one in children if one.pid == awaited] or children
+        found = {one.pid: _ran(one) for one in islice(self._all_below(chosen), MOST_PROCESSES)}
+        ran = {one: seconds for one, seconds in found.items() if seconds is not None}
+        return ChildWork(at=time.time(), ran=ran) if ran else None
 
-    def ran_in_pools(self, pid: int) -> float | None:
-        """The same of those that run the same interpreter as ``pid``, as processes of a pool do,
-        and of what is below them."""
-        own, children = _program(pid), self._children.get(pid, [])
-        return self._ran(one for one in children if own and _program(one.pid) == own)
-
-    def _ran(self, processes: Iterable[Stat]) -> float | None:
-        ran = [
-            found.cpu_seconds + found.delay_seconds
-            for one, thread in islice(_threads(self._all_below(processes)), MOST_THREADS)
-            if (found := read_schedule(one, thread)) is not None
-        ]
-        return sum(ran) if ran else None
-
-    def _all_below(self, processes: Iterable[Stat]) -> Iterator[int]:
-        """Some processes, and all that descend from them, each once: of pids that were given anew
-        while they were read, one may seem to be below itself."""
-        waiting, found = [one.pid for one in processes], set[int]()
-        while waiting:
-            if (one := waiting.pop()) not in found:
-                found.add(one)
-                yield one
-                waiting += [child.pid for child in self._children.get(one, ())]
+    def _all_below(self, processes: list[Stat]) -> Iterator[Stat]:
+        """Some processes, and all that descend from them, without Ray's own. Each comes once: of
+        pids that were given anew while they were read, one may seem to be below itself."""
+        found: set[int] = set()
+        while processes:
+            spared = found | rays(processes)
+            found |= {one.pid for one in processes}
+            processes = [one for one in processes if one.pid not in spared]
+            yield from processes
+            processes = [child for one in processes for child in self._children.get(one.pid, ())]
 
 
-def _program(pid: int) -> str:
-    """The file that a process runs; empty if it has ended, or is not ours. Its command line would
-    tell more, but reading that can hang with the process."""
+def _ran(process: Stat) -> float | None:
+    """Seconds for which a process has run or waited for a CPU, and its ended children have run."""
+    schedules = (read_schedule(process.pid, tid) for tid in islice(_threads(process), MOST_THREADS))
+    ran = [one.cpu_seconds + one.delay_seconds for one in schedules if one is not None]
+    return sum(ran) + process.reaped_cpu_seconds if ran else None
+
+
+def _threads(process: Stat) -> Iterable[int]:
     try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
+        return map(int, os.listdir(f"/proc/{process.pid}/task"))
+    except OSError:  # it has ended
+        return ()
 
 
 def _awaited(call: str) -> int | None:
     """The child for whose end alone a thread waits, by its line in ``/proc``: the number of its
-    system call and the arguments; None if it waits for none, or for any of several."""
+    system call and the arguments. None if it waits in no such call; no pid if for any child."""
     number, *arguments = call.split() or [""]
     machine = os.uname().machine
     try:
@@ -94,12 +89,3 @@ def _awaited(call: str) -> int | None:
     if number == _WAIT4.get(machine):
         return first
     return second if number == _WAITID.get(machine) and first == _P_PID else None
-
-
-def _threads(pids: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The pid and the id of each thread of some processes."""
-    for pid in pids:
-        try:
-            yield from ((pid, int(tid)) for tid in os.listdir(f"/proc/{pid}/task"))
-        except OSError:  # it has ended
-            continue

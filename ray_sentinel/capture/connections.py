@@ -53,7 +53,7 @@ the milliseconds since data was last sent or received, or since the connection e
 _BYTES = struct.Struct("=120xQQ")
 """Where a ``tcp_info`` has ``tcpi_bytes_acked``, which counts a client's first packet as one, and
 ``tcpi_bytes_received``."""
-OF_RAY = ("raylet", "gcs_server", "ray-dashboard")
+_OF_RAY = ("raylet", "gcs_server", "ray-dashboard")
 """What the kernel's names of Ray's own processes begin with: what these do, a job does not. Workers
 are below a raylet, and what they have forked has their names."""
 _MOST_ABOVE = 64
@@ -123,7 +123,7 @@ def listed_ancestor(
         if (found := looked_at.get(stat.pid)) is not None:
             return found if found.start == stat.start else None
         above = stats.get(stat.parent)
-        if above is None or stat.command.startswith(OF_RAY):
+        if above is None or stat.command.startswith(_OF_RAY):
             return None
         stat = above
     return None

@@ -32,7 +32,7 @@ from ray_sentinel.evidence.stacks import (
 )
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
-from ray_sentinel.model.stacks import Activity, StackFact
+from ray_sentinel.model.stacks import Activity, StackFact, StackTrace
 
 _PROGRAM_TEXT = ProgramText()
 
@@ -72,21 +72,26 @@ def sample_processes(
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
         found = list(pool.map(trace_one, processes))
     reader = StackReader(follows=True)
-    facts = [classify_process([run.trace for run in runs], reader) for runs in found]
-    return tuple(map(_with_schedule, _with_children(facts)))
+    traces = [[run.trace for run in runs] for runs in found]
+    facts = [classify_process(of_one, reader) for of_one in traces]
+    return tuple(map(_with_schedule, _with_children(facts, traces)))
 
 
-def _with_children(facts: Sequence[StackFact]) -> Iterator[StackFact]:
-    """The facts with how much the processes have run for which others wait that started them."""
-    awaiting = any(awaits_child(fact) or awaits_pool(fact) for fact in facts)
-    descendants = Descendants() if awaiting else None
-    for fact in facts:
-        pid, tid, ran = fact.process.pid, fact.tid, None
-        if descendants is not None and awaits_pool(fact):
-            ran = descendants.ran_in_pools(pid)
-        elif descendants is not None and awaits_child(fact) and tid is not None:
-            ran = descendants.ran_for(pid, tid)
-        yield fact if ran is None else msgspec.structs.replace(fact, children_ran=ran)
+def _with_children(
+    facts: Sequence[StackFact], traces: Sequence[Sequence[StackTrace]]
+) -> Iterator[StackFact]:
+    """The facts, with how long the children have run that their processes wait for."""
+    awaiting = [
+        awaits_child(fact) or awaits_pool(fact, of_one)
+        for fact, of_one in zip(facts, traces, strict=True)
+    ]
+    descendants = Descendants() if any(awaiting) else None
+    for fact, awaits in zip(facts, awaiting, strict=True):
+        if descendants is None or not awaits:
+            yield fact
+        else:
+            work = descendants.work(fact.process.pid, fact.tid or fact.process.pid)
+            yield msgspec.structs.replace(fact, children=work)
 
 
 def _with_schedule(fact: StackFact) -> StackFact:

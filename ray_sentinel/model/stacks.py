@@ -103,6 +103,16 @@ class EarlierLook(msgspec.Struct, frozen=True, kw_only=True):
     """Those that followed."""
 
 
+class ChildWork(msgspec.Struct, frozen=True):
+    """How long the processes below one have run."""
+
+    at: float
+    """The Unix time at which that was read."""
+    ran: dict[int, float]
+    """Seconds that each had run or waited for a CPU, and that its children had run that have ended;
+    by pid."""
+
+
 class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """What one process's stacks show, in the terms that the verdict needs."""
 
@@ -134,10 +144,10 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     wanted: float | None = None
     """Seconds that the telling thread had run or waited for a CPU by then (the first two fields).
     """
-    children_ran: float | None = None
-    """Seconds that processes below it had run or waited for a CPU by then, where the telling thread
-    waits for the end of one, or may wait for a pool of them; None where it does not, or nobody
-    knows."""
+    children: ChildWork | None = None
+    """How long the processes have run that the telling thread waits for, where it waits for the end
+    or the output of a child, or for a pool of processes; None where it does not, or none is there.
+    """
     wakes_at: float | None = None
     """The Unix time at which the kernel ends the sleep of the telling thread at the latest; None
     where it is in none whose end is known."""

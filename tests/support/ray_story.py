@@ -60,7 +60,7 @@ from ray_sentinel.model.ray_calls import (
 )
 from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.samples import SampleBatch
-from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.stacks import ChildWork, StackFact
 from tests.support.samples import sampled
 
 START = 1_700_000_000.0
@@ -161,6 +161,8 @@ class StoryProcess:
     """Share of the time for which it runs or waits for a CPU, where that is told."""
     child_works: float | None = None
     """Share of the time for which the child works for whose end it waits."""
+    child_ran: float = 0.0
+    child_seen_at: float = START
     busy_since: float | None = None
     """Since when it has not rested."""
     state: str = "S"
@@ -217,8 +219,15 @@ class StoryProcess:
             signature=signature,
             switches=switches,
             wanted=None if self.wants is None else self.wants * (at - START),
-            children_ran=None if self.child_works is None else self.child_works * (at - START),
+            children=self._children(at),
         )
+
+    def _children(self, at: float) -> ChildWork | None:
+        if self.child_works is None:
+            return None
+        self.child_ran += self.child_works * (at - self.child_seen_at)
+        self.child_seen_at = at
+        return ChildWork(at, {self.pid + 5000: self.child_ran})
 
 
 @dataclass(eq=False)

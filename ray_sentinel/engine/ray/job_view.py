@@ -26,7 +26,7 @@ from ray_sentinel.engine.ray.methods import (
 )
 from ray_sentinel.engine.ray.placement import Missing, missing_of
 from ray_sentinel.evidence.movement import STILL, settled
-from ray_sentinel.evidence.stacks.compare import movement
+from ray_sentinel.evidence.stacks.compare import children_worked, movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
 from ray_sentinel.model.ray_calls import (
@@ -189,6 +189,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     each."""
     long_calls: LongCalls = msgspec.field(default_factory=LongCalls)
     """The calls that have been running for long."""
+    quiet_look_at: float = 0.0
+    """When the first look was taken since a method or task last began or ended."""
     fruitless: int = 0
     """Successive looks at the job between which nothing has begun or ended."""
     pulse: Pulse = msgspec.field(default_factory=Pulse)
@@ -394,9 +396,21 @@ class RayJobView(msgspec.Struct, kw_only=True):
         if not calls.problem:
             self.long_calls.apply(running_since(calls.calls), now)
         self.long_calls.count_look(self.methods, now)
+        if self.quiet_look_at < self.changed_at:
+            self.quiet_look_at = now
         if picture is None:
             return
-        known = {_key(seen.root): seen for seen in self.roots}
+        worked = {
+            fact.process
+            for fact in picture.facts
+            if (before := self.stacks.get(fact.process)) is not None
+            and children_worked(before.children, fact.children)
+        }
+        known = {
+            _key(seen.root): seen
+            for seen in self.roots
+            if worked.isdisjoint(one.process for one in seen.root.processes)
+        }
         self.roots = []
         for root in picture.roots:
             seen = known.get(_key(root))
@@ -415,7 +429,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.standing = {
             one.member.process: _standing(
                 _first_look(one, latest, calls.at, now),
-                self.standing.get(one.member.process),
+                None if one.member.process in worked else self.standing.get(one.member.process),
                 one.begun,
             )
             for one in picture.standing
@@ -506,6 +520,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
         in none that ends by itself, or that is not known."""
         fact = self.stacks.get(process)
         return fact.wakes_at if fact is not None else None
+
+    def children_may_pause(self, process: ProcessId, first_at: float, last_at: float) -> bool:
+        """Whether a process waits for children that have not worked from a look to another one, but
+        for no longer than the job itself may pause."""
+        fact = self.stacks.get(process)
+        waits = fact is not None and fact.children is not None
+        return waits and last_at - first_at <= self.timeout
 
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""

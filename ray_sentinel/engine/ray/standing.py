@@ -20,12 +20,15 @@ def standing_kind(
     None if none is proven."""
     if standing.round_in is not None:
         return round_kind(view, job, standing, now)
-    if not standing.is_sure():
+    process = standing.member.process
+    if not standing.is_sure() or job.children_may_pause(
+        process, standing.first_at, standing.last_at
+    ):
         return None
     kind = _at_device(view, job, standing) if standing.at_device else "actor-stuck"
     if standing.thread_still_since is not None:
         return kind if _thread_is_stuck(view, job, standing, now) else None
-    track = view.ray.track_of(standing.member.process)
+    track = view.ray.track_of(process)
     if track is None or track.still_since > standing.first_at:
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None

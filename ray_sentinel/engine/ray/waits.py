@@ -22,6 +22,7 @@ from ray_sentinel.engine.ray.job_view import (
     SeenRoot,
     StandingMember,
     given_timeout,
+    is_sure_after,
 )
 from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
 from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM, call_timeout
@@ -120,8 +121,9 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
 def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float) -> bool:
     """Whether an actor stands still that is to its job what a driver usually is: one call of it
     runs the whole loop, which calls the other actors. That call has run for longer than any pause
-    of the job while calls of others began and ended, and all wait for it; if it has not, it gets as
-    long as any call of which nothing is known. How long it may take, no call before it tells.
+    of the job while calls of others began and ended, and all wait for it. How long it may take, no
+    call before it tells. One that has hardly begun gets as long as any call of which nothing is
+    known.
     """
     member = seen.root.processes[0]
     standing = job.standing.get(member.process)
@@ -139,8 +141,9 @@ def _still_since(
     seen: SeenRoot, standing: StandingMember | None, track: RayTrack | None
 ) -> float | None:
     """Since when the thread has not run in which a root stands, or the event loop of its coroutines
-    that await something. Agents watch main threads only; of others, looks tell. Who waits for the
-    very actor that it is to call does since the first look. None if nobody knows."""
+    that await something. Agents watch main threads only; of others, looks tell. A process that
+    waits for the very actor that it should call counts as still since the first look. None if
+    nobody knows."""
     if seen.root.moves is not None:
         return seen.unmoved_since
     if seen.root.why.startswith(WAITS):
@@ -159,13 +162,18 @@ def _loop_stands(job: RayJobView, seen: SeenRoot, still_since: float, now: float
     rounds. An actor that sleeps in one of their calls is no such thing: somebody waits for it
     meanwhile.
     """
-    if not job.has_rhythm or not seen.is_sure() or job.silence(now) <= job.timeout:
+    # It may have been seen at the same place before, and has gone on since.
+    first_at, process = max(seen.first_at, job.quiet_look_at), seen.root.processes[0].process
+    sure = is_sure_after(seen.last_at - first_at)
+    if not job.has_rhythm or not sure or job.silence(now) <= job.timeout:
         return False
-    ends = job.sleep_ends(seen.root.processes[0].process)
+    ends = job.sleep_ends(process)
     if ends is not None and ends <= job.changed_at + UNKNOWN_TIMEOUT:
         return False
+    if job.children_may_pause(process, first_at, seen.last_at):
+        return False
     again = ends is not None and ends - still_since > job.timeout
-    return again or still_since <= seen.first_at
+    return again or still_since <= first_at
 
 
 def _unnoticed_end(view: ClusterView, member: RootMember, now: float) -> str:

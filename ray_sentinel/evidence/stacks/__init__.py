@@ -13,7 +13,7 @@ from ray_sentinel.evidence.stacks.classify import (
     classify_process,
     with_kernels,
 )
-from ray_sentinel.evidence.stacks.compare import movement, movements, woken
+from ray_sentinel.evidence.stacks.compare import children_worked, movement, movements, woken
 from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, informative_thread
 from ray_sentinel.evidence.stacks.readers.formats import parse
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
@@ -24,6 +24,7 @@ __all__ = [
     "awaits_child",
     "awaits_pool",
     "by_process",
+    "children_worked",
     "classes",
     "classify",
     "classify_process",

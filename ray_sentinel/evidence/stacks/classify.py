@@ -98,14 +98,22 @@ def classify(
 
 
 def awaits_child(fact: StackFact) -> bool:
-    """Whether a process waits for the end, or the output, of one that it has started."""
-    return fact.label == m.CHILD.label
+    """Whether a process waits for the end of one that it has started, or reads from a pipe, which
+    may be its output."""
+    return fact.label in (m.CHILD.label, m.FIFO.label, m.READ.label)
 
 
-def awaits_pool(fact: StackFact) -> bool:
-    """Whether a process waits for threads of its own, which may be those that hand on what a pool
-    of processes brings."""
-    return fact.label in (m.EVENT.label, m.QUEUE.label, m.JOIN.label, m.FUTURE.label)
+def awaits_pool(fact: StackFact, traces: Iterable[StackTrace]) -> bool:
+    """Whether a process waits for threads of its own, and one of them hands on what a pool of
+    processes brings."""
+    if fact.label not in (m.EVENT.label, m.QUEUE.label, m.JOIN.label, m.FUTURE.label):
+        return False
+    frames = (frame for trace in traces for one in trace.threads for frame in one.frames)
+    return any(frame.file.replace("\\", "/").endswith(_POOLS) for frame in frames)
+
+
+_POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py", "loky/process_executor.py")
+"""Files whose functions run in threads of a process that has a pool of others."""
 
 
 def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = None) -> StackFact:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.stacks import StackFact, Tool
+from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
 
 
 def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement]:
@@ -27,24 +27,25 @@ def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
     between two looks and does more than check whether what it waits for has come; and those that
     wait for a child, or a pool of processes, that has worked between two looks."""
     seen: dict[tuple[ProcessId, int], set[int]] = {}
-    before: dict[ProcessId, StackFact] = {}
+    before: dict[ProcessId, ChildWork] = {}
     found: set[ProcessId] = set()
     for fact in (fact for facts in rounds for fact in facts):
         main = fact.tid is None or fact.tid == fact.process.pid
         if not main and fact.switches is not None and fact.activity not in _LOOKS_AGAIN:
             seen.setdefault((fact.process, fact.tid or 0), set()).add(fact.switches)
-        if fact.children_ran is not None:
-            if _worked(before.get(fact.process, fact), fact):
+        if fact.children is not None:
+            if children_worked(before.get(fact.process), fact.children):
                 found.add(fact.process)
-            before[fact.process] = fact
+            before[fact.process] = fact.children
     return frozenset(found | {process for (process, _), counts in seen.items() if len(counts) > 1})
 
 
-def _worked(before: StackFact, after: StackFact) -> bool:
-    """Whether the children of a process have worked between two looks at it. What has ended is in
-    the second sum no more."""
-    ran = abs((after.children_ran or 0.0) - (before.children_ran or 0.0))
-    return ran > WORKS * (after.at - before.at)
+def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
+    """Whether any process below one has worked between two looks at it."""
+    if before is None or after is None:
+        return False
+    least = WORKS * (after.at - before.at)
+    return any(ran - before.ran[pid] > least for pid, ran in after.ran.items() if pid in before.ran)
 
 
 WORKS = 0.01

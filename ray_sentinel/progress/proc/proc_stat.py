@@ -25,6 +25,8 @@ class Stat(NamedTuple):
     session: int
     cpu_seconds: float
     """User and system time in seconds; for a process that of all its threads."""
+    reaped_cpu_seconds: float
+    """The same of the children whose ends it has waited for, and of theirs."""
     threads: int
     start: int
     """When it started, in clock ticks since boot."""
@@ -52,6 +54,7 @@ def parse_stat(data: bytes) -> Stat:
         group=int(fields[2]),
         session=int(fields[3]),
         cpu_seconds=(int(fields[11]) + int(fields[12])) * TICK,
+        reaped_cpu_seconds=(int(fields[13]) + int(fields[14])) * TICK,
         threads=int(fields[17]),
         start=int(fields[19]),
         rss_bytes=max(0, int(fields[21])) * PAGE,

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from ray_sentinel import signals
-from ray_sentinel.progress.discovery.launchers import is_rays_command
+from ray_sentinel.progress.discovery.launchers import rays
 from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
-from ray_sentinel.progress.proc.process_memory import memory_files
-
-_DAEMONS = frozenset({"raylet", "gcs_server"})
-_TITLES = ("ray-dashboard-",)
-"""Prefixes of the names of further daemons of Ray, which set their names themselves."""
 
 
 class Descendant(msgspec.Struct, frozen=True):
@@ -29,22 +23,6 @@ class Descendant(msgspec.Struct, frozen=True):
         """Signal it, if it is still the same process."""
         with contextlib.suppress(OSError):
             signals.send(self.pid, self.start, number)
-
-
-def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
-    """The pids of Ray's daemons among them, which may outlive the process that started the node.
-
-    If the memory of a process is locked, its command line is not waited for; its name has to do.
-    """
-    asked = list(stats)
-    lines = memory_files((stat.pid for stat in asked), "cmdline", proc)
-    return {
-        stat.pid
-        for stat in asked
-        if stat.command in _DAEMONS
-        or stat.command.startswith(_TITLES)
-        or is_rays_command(lines.get(stat.pid, b"").decode("utf-8", "replace").split("\0"))
-    }
 
 
 def descendants(root: int, proc: Path = Path("/proc")) -> list[Descendant]:

@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ray_sentinel.capture.child_work import Descendants
 from ray_sentinel.capture.session import sample_processes
-from ray_sentinel.evidence.stacks import awaits_child, awaits_pool
+from ray_sentinel.evidence.stacks import children_worked
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.waiting import eventually
 
@@ -26,8 +29,7 @@ others = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
 subprocess.run(sys.argv[2:], capture_output=sys.argv[1] == "reads")
 """
 POOLS = """
-import concurrent.futures, multiprocessing, operator, subprocess, sys, time
-other = subprocess.Popen(["sh", "-c", "while true; do true; done"])
+import concurrent.futures, multiprocessing, operator, sys, time
 context = multiprocessing.get_context(sys.argv[2])
 make, seconds = {"map": (operator.pow, (7, 10**9)), "sleep": (time.sleep, (600,))}[sys.argv[3]]
 if sys.argv[1] == "pool":
@@ -52,21 +54,20 @@ class Waiter:
         assert stat is not None
         self.id = ProcessId("here", stat.pid, stat.start)
 
-    def ran(self) -> float:
-        """By a look at it as agents take it, once it waits."""
+    def look(self) -> ChildWork:
+        """As agents take it, once it waits."""
 
-        def waits() -> float | None:
+        def children() -> ChildWork | None:
             (fact,) = sample_processes([self.id])
-            return fact.children_ran if awaits_child(fact) or awaits_pool(fact) else None
+            return fact.children
 
-        found = eventually(lambda: (told := waits()) is not None and (told,), "it waits", 60.0)
-        assert found
-        return found[0]
+        return eventually(children, "it waits", 60.0)
 
-    def ran_since_then(self) -> float:
-        """The same from one look to the next."""
-        before = self.ran()
-        return self.ran() - before
+    def works(self, seconds: float = 0.5) -> bool:
+        """Whether its children work from one look to another one."""
+        before = self.look()
+        time.sleep(seconds)
+        return children_worked(before, self.look())
 
     def close(self) -> None:
         os.killpg(self.process.pid, 9)
@@ -87,15 +88,15 @@ def waiter(request: pytest.FixtureRequest) -> Iterator[Waiter]:
     ids=["waits", "waits-for-a-shell", "reads", "reads-of-a-shell"],
 )
 def test_of_a_child_that_works(waiter: Waiter) -> None:
-    before = waiter.ran()
-    eventually(lambda: waiter.ran() > before + 0.3, "it works", 60.0)
+    eventually(waiter.works, "it works", 60.0)
 
 
 @pytest.mark.parametrize(
     "waiter", [("waits", SLEEPS), ("reads", SLEEPS)], indirect=True, ids=["waits", "reads"]
 )
 def test_of_a_child_that_sleeps(waiter: Waiter) -> None:
-    eventually(lambda: waiter.ran_since_then() < 0.005, "it has begun to sleep", 60.0)
+    eventually(lambda: not waiter.works(2.0), "it has begun to sleep", 60.0)
+    assert waiter.look().ran.keys()
 
 
 POOL_WAITS = [
@@ -107,13 +108,20 @@ POOL_WAITS = [
 def test_of_a_pool(how: str, context: str) -> None:
     works, rests = (Waiter(how, [context, doing], POOLS) for doing in ("map", "sleep"))
     try:
-        before = works.ran()
-        eventually(lambda: works.ran() > before + 0.3, "the pool works", 60.0)
-        # The program that works beside it is no part of it.
-        eventually(lambda: rests.ran_since_then() < 0.005, "the pool rests", 60.0)
+        eventually(works.works, "the pool works", 60.0)
+        eventually(lambda: not rests.works(2.0), "the pool rests", 60.0)
     finally:
         works.close()
         rests.close()
+
+
+def test_short_programs_of_a_shell_count_when_they_have_ended() -> None:
+    script = f"for n in $(seq 1000); do {sys.executable} -c 'sum(range(10**6))'; done"
+    waiter = Waiter("waits", ["sh", "-c", script])
+    try:
+        eventually(lambda: waiter.works(2.0), "they work", 60.0)
+    finally:
+        waiter.close()
 
 
 def test_of_several_the_one_counts_for_which_a_thread_waits() -> None:
@@ -122,20 +130,16 @@ def test_of_several_the_one_counts_for_which_a_thread_waits() -> None:
     )
     thread = threading.Thread(target=rests.wait)
     thread.start()
-    tid = thread.native_id
-    assert tid is not None
     try:
-        pid = os.getpid()
-        own = eventually(lambda: read_stat(pid, tid), "the thread is there")
-        assert own
+        pid, tid = os.getpid(), thread.native_id
+        assert tid is not None
 
-        def ran() -> float:
-            return Descendants().ran_for(pid, tid) or 0.0
+        def looked_at(by: int) -> set[int]:
+            work = Descendants().work(pid, by)
+            return set(work.ran) if work is not None else set()
 
-        eventually(lambda: ran() < 0.2, "it waits", 30.0)
-        before = Descendants().ran_for(pid, pid) or 0.0  # this thread waits for none: all count
-        eventually(lambda: (Descendants().ran_for(pid, pid) or 0.0) > before + 0.3, "one works")
-        assert ran() < 0.2
+        eventually(lambda: looked_at(tid) == {rests.pid}, "it waits", 60.0)
+        assert looked_at(pid) >= {works.pid, rests.pid}, "this thread waits for none"
     finally:
         for child in (works, rests):
             os.killpg(child.pid, 9)
@@ -143,11 +147,33 @@ def test_of_several_the_one_counts_for_which_a_thread_waits() -> None:
         thread.join()
 
 
+def test_rays_own_programs_are_no_work(tmp_path: Path) -> None:
+    folder = tmp_path / "ray" / "dashboard"
+    folder.mkdir(parents=True)
+    (folder / "dashboard.py").write_text("while True: pass")
+    ours = [
+        subprocess.Popen(command, start_new_session=True)
+        for command in ([sys.executable, str(folder / "dashboard.py")], SLEEPS)
+    ]
+    try:
+        daemon, child = (one.pid for one in ours)
+
+        def looked_at() -> set[int]:
+            work = Descendants().work(os.getpid(), os.getpid())
+            return set(work.ran) if work is not None else set()
+
+        eventually(lambda: child in looked_at() and daemon not in looked_at(), "it is known", 60.0)
+    finally:
+        for one in ours:
+            os.killpg(one.pid, 9)
+            one.wait()
+
+
 def test_without_children_nothing_is_known() -> None:
     child = subprocess.Popen(SLEEPS)
     try:
-        assert Descendants().ran_for(child.pid, child.pid) is None
-        assert Descendants().ran_for(2**22 + 1, 1) is None
+        assert Descendants().work(child.pid, child.pid) is None
+        assert Descendants().work(2**22 + 1, 1) is None
     finally:
         child.kill()
         child.wait()

@@ -102,13 +102,41 @@ def test_the_runner_waits_for_a_program_that_works() -> None:
     assert job.story.engine.incidents() == ()
 
 
+def test_the_program_that_the_runner_waits_for_pauses() -> None:
+    job = Runner()
+    job.runner.stack = CHILD
+    for share, seconds in ((0.5, 60), (0.0, 12), (0.5, 10), (0.0, 12), (0.5, 10)):
+        job.runner.child_works = share
+        job.story.run(seconds)
+    assert job.story.engine.incidents() == ()
+
+
 def test_the_runner_waits_for_a_program_that_hangs() -> None:
     job = Runner()
-    job.runner.stack, job.runner.child_works = CHILD, 0.002
-    job.story.run(40)
+    job.runner.stack, job.runner.child_works = CHILD, 0.5
+    job.story.run(60)
+    job.runner.child_works = 0.002
+    job.story.run(60)
     (culprit,) = job.story.culprits()
     assert culprit.reason == "waiting for a child process in evaluate (main.py:5)"
-    assert 15.0 < _named_after(job) <= 22.0
+    assert 60 + 15.0 < _named_after(job) <= 60 + 50.0, "looks are seldom by then"
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["main-thread", "thread"])
+def test_a_runner_that_paused_at_the_same_place_before(blocks: bool) -> None:
+    job = Runner()
+    stack = BLOCKS if blocks else msgspec.structs.replace(SLEEPS, signature=("run (main.py:3)",))
+    job.runner.stack = stack
+    job.story.run(9)
+    job.go_on(60)
+    assert job.story.engine.incidents() == ()
+    begun = job.story.now
+    job.runner.stack = msgspec.structs.replace(stack, switches=stack.switches and 50)
+    job.story.run(40)
+    assert [one.actor for one in job.story.culprits()] == ["Runner 0"]
+    confirmed = job.story.incident().confirmed_at
+    assert confirmed is not None
+    assert 15.0 < confirmed - begun <= 26.0
 
 
 def test_the_runner_pauses_between_two_rounds() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ray_sentinel.evidence.stacks import classes, merge, movement, movements, render, who, woken
 from ray_sentinel.evidence.stacks.tree import TreeNode
 from ray_sentinel.model.identity import ProcessId, RankId
-from ray_sentinel.model.stacks import StackFact, Tool
+from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
 
 
 def fact(
@@ -134,11 +134,22 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
 
 
 def test_who_waits_for_a_child_moves_as_long_as_that_works() -> None:
-    def look(pid: int, at: float, ran: float | None) -> StackFact:
-        return StackFact(process=ProcessId("n", pid), tid=pid, at=at, children_ran=ran)
+    def look(pid: int, at: float, ran: dict[int, float] | None) -> StackFact:
+        children = None if ran is None else ChildWork(at, ran)
+        return StackFact(process=ProcessId("n", pid), tid=pid, children=children)
 
     rounds = [
-        [look(1, 10.0, 3.0), look(2, 10.0, 3.0), look(3, 10.0, 3.0), look(4, 10.0, None)],
-        [look(1, 11.0, 3.02), look(2, 11.0, 3.005), look(3, 11.0, 1.0), look(4, 11.0, 3.0)],
+        [
+            look(1, 10.0, {50: 3.0, 51: 7.0}),
+            look(2, 10.0, {50: 3.0, 51: 7.0, 52: 0.0}),
+            look(3, 10.0, {50: 3.0, 51: 7.0}),
+            look(4, 10.0, None),
+        ],
+        [
+            look(1, 11.0, {50: 3.0, 51: 7.02}),
+            look(2, 11.0, {50: 3.008, 51: 7.008, 52: 0.008}),
+            look(3, 11.0, {50: 3.0, 59: 9.0}),
+            look(4, 11.0, {50: 3.0}),
+        ],
     ]
-    assert {process.pid for process in woken(rounds)} == {1, 3}, "one of 3's children has ended"
+    assert {process.pid for process in woken(rounds)} == {1}, "each process is judged by itself"
