@@ -1,9 +1,9 @@
 """How much CPU time the child processes have taken that a process waits for.
 
-Who waits for a child stands still while that works. For which of its children a thread waits is an
-argument of the system call in which it waits (``wait4``, ``waitid``); the kernel shows it to whoever
-may trace the process, as py-spy must, too. Who reads a child's output, or waits for a pool of
-processes, waits in other calls: then all of its children count, but for Ray's own.
+Who waits for a child stands still while that works. For which of its children a thread waits is
+an argument of the system call in which it waits (``wait4``, ``waitid``); the kernel shows it to
+whoever may trace the process, as py-spy must, too. Who reads a child's output, or waits for a pool
+of processes, waits in other calls: then all of its children count, but for Ray's own.
 """
 
 from __future__ import annotations
