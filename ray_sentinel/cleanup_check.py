@@ -9,7 +9,7 @@ import psutil
 from ray_sentinel import nvidia_smi
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.job_name import jobs_on
-from ray_sentinel.supervise.attempt.descendants import descendants
+from ray_sentinel.progress.discovery.descendants import descendants
 from ray_sentinel.supervise.run_folder import State
 from ray_sentinel.text import port_number
 from ray_sentinel.watched_page import WatchedPage

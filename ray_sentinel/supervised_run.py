@@ -31,10 +31,10 @@ from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import keep_private
 from ray_sentinel.process.apart import UnreadError
+from ray_sentinel.progress.discovery.descendants import descendants
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.supervise.actions import RunResult
 from ray_sentinel.supervise.attempt.command import current_folder, words_of
-from ray_sentinel.supervise.attempt.descendants import descendants
 from ray_sentinel.supervise.attempt.terminal import Terminal
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
 from ray_sentinel.supervise.curable import normalised

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 from ray_sentinel.capture.states import read_schedule
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.stacks import ChildWork
-from ray_sentinel.progress.discovery.launchers import rays
-from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
+from ray_sentinel.progress.discovery.descendants import descendants
+from ray_sentinel.progress.proc.proc_stat import read_stat
 
 _WAIT4 = {"x86_64": "61", "aarch64": "260"}
 """The number of the system call, by machine."""
@@ -32,47 +31,29 @@ MOST_THREADS = 256
 """Threads of each that are looked at."""
 
 
-class Descendants:
-    """The processes of a machine at one moment, by the one that has started them."""
-
-    def __init__(self) -> None:
-        self._children: dict[int, list[Stat]] = defaultdict(list)
-        for stat in all_stats().values():
-            self._children[stat.parent].append(stat)
-
-    def work(self, pid: int, tid: int) -> ChildWork | None:
-        """How long the processes below ``pid`` have run: those at and below the child for whose end
-        its thread ``tid`` waits, or else all. None if there are none, or the kernel does not
-        tell."""
-        children = self._children.get(pid, [])
-        awaited = _awaited(kernel_text(Path(f"/proc/{pid}/task/{tid}/syscall")))
-        chosen = [one for one in children if one.pid == awaited] or children
-        found = {one.pid: _ran(one) for one in islice(self._all_below(chosen), MOST_PROCESSES)}
-        ran = {one: seconds for one, seconds in found.items() if seconds is not None}
-        return ChildWork(at=time.time(), ran=ran) if ran else None
-
-    def _all_below(self, processes: list[Stat]) -> Iterator[Stat]:
-        """Some processes, and all that descend from them, without Ray's own. Each comes once: of
-        pids that were given anew while they were read, one may seem to be below itself."""
-        found: set[int] = set()
-        while processes:
-            spared = found | rays(processes)
-            found |= {one.pid for one in processes}
-            processes = [one for one in processes if one.pid not in spared]
-            yield from processes
-            processes = [child for one in processes for child in self._children.get(one.pid, ())]
+def child_work(pid: int, tid: int) -> ChildWork | None:
+    """How long the processes below ``pid`` have run: those at and below the child for whose end its
+    thread ``tid`` waits, or else all. None if there are none, or the kernel does not tell."""
+    awaited = _awaited(kernel_text(Path(f"/proc/{pid}/task/{tid}/syscall")))
+    child = read_stat(awaited) if awaited is not None else None
+    above = [child.pid] if child is not None and child.parent == pid else []
+    below = (one.pid for one in descendants(above[0] if above else pid))
+    found = {one: _ran(one) for one in islice((*above, *below), MOST_PROCESSES)}
+    ran = {one: seconds for one, seconds in found.items() if seconds is not None}
+    return ChildWork(at=time.time(), ran=ran) if ran else None
 
 
-def _ran(process: Stat) -> float | None:
+def _ran(pid: int) -> float | None:
     """Seconds for which a process has run or waited for a CPU, and its ended children have run."""
-    schedules = (read_schedule(process.pid, tid) for tid in islice(_threads(process), MOST_THREADS))
+    stat = read_stat(pid)
+    schedules = (read_schedule(pid, tid) for tid in islice(_threads(pid), MOST_THREADS))
     ran = [one.cpu_seconds + one.delay_seconds for one in schedules if one is not None]
-    return sum(ran) + process.reaped_cpu_seconds if ran else None
+    return sum(ran) + stat.reaped_cpu_seconds if ran and stat is not None else None
 
 
-def _threads(process: Stat) -> Iterable[int]:
+def _threads(pid: int) -> Iterable[int]:
     try:
-        return map(int, os.listdir(f"/proc/{process.pid}/task"))
+        return map(int, os.listdir(f"/proc/{pid}/task"))
     except OSError:  # it has ended
         return ()
 

@@ -10,13 +10,13 @@ thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from ray_sentinel.capture import guard
-from ray_sentinel.capture.child_work import Descendants
+from ray_sentinel.capture.child_work import child_work
 from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import read_schedule, uses_cuda
 from ray_sentinel.capture.timed_sleep import wakes_at
@@ -72,26 +72,16 @@ def sample_processes(
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
         found = list(pool.map(trace_one, processes))
     reader = StackReader(follows=True)
-    traces = [[run.trace for run in runs] for runs in found]
-    facts = [classify_process(of_one, reader) for of_one in traces]
-    return tuple(map(_with_schedule, _with_children(facts, traces)))
+    return tuple(_fact_of([run.trace for run in runs], reader) for runs in found)
 
 
-def _with_children(
-    facts: Sequence[StackFact], traces: Sequence[Sequence[StackTrace]]
-) -> Iterator[StackFact]:
-    """The facts, with how long the children have run that their processes wait for."""
-    awaiting = [
-        awaits_child(fact) or awaits_pool(fact, of_one)
-        for fact, of_one in zip(facts, traces, strict=True)
-    ]
-    descendants = Descendants() if any(awaiting) else None
-    for fact, awaits in zip(facts, awaiting, strict=True):
-        if descendants is None or not awaits:
-            yield fact
-        else:
-            work = descendants.work(fact.process.pid, fact.tid or fact.process.pid)
-            yield msgspec.structs.replace(fact, children=work)
+def _fact_of(traces: Sequence[StackTrace], reader: StackReader) -> StackFact:
+    """What the stacks of a process show, with what the kernel tells of its waits."""
+    fact = classify_process(traces, reader)
+    if awaits_child(fact) or awaits_pool(fact, traces):
+        pid = fact.process.pid
+        fact = msgspec.structs.replace(fact, children=child_work(pid, fact.tid or pid))
+    return _with_schedule(fact)
 
 
 def _with_schedule(fact: StackFact) -> StackFact:

@@ -21,11 +21,11 @@ import ray_sentinel
 from ray_sentinel import process, signals
 from ray_sentinel.actors.coordinator.fleet import autoscales
 from ray_sentinel.collect import child_registry
+from ray_sentinel.progress.discovery.descendants import descendants
 from ray_sentinel.progress.discovery.front_end import metrics_url
 from ray_sentinel.progress.proc import process_memory
 from ray_sentinel.progress.proc.process_memory import PATIENCE, memory_at, memory_file, memory_files
 from ray_sentinel.store.prometheus.tsdb import listen_address
-from ray_sentinel.supervise.attempt.descendants import descendants
 from ray_sentinel.supervise.attempt.orphans import orphans
 from tests.support.collecting import CollectingNode, alive
 from tests.support.hanging_disk import hanging_disk

@@ -75,7 +75,7 @@ process.end(child)
 lives(other)
 
 from ray_sentinel.collect import child_registry
-from ray_sentinel.supervise.attempt.descendants import Descendant
+from ray_sentinel.progress.discovery.descendants import Descendant
 from ray_sentinel.supervise.supervisor import signal_process
 from ray_sentinel.capture import guard
 child, start = ended(lambda child: child.wait())

@@ -521,12 +521,12 @@ class RayJobView(msgspec.Struct, kw_only=True):
         fact = self.stacks.get(process)
         return fact.wakes_at if fact is not None else None
 
-    def children_may_pause(self, process: ProcessId, first_at: float, last_at: float) -> bool:
-        """Whether a process waits for children that have not worked from a look to another one, but
-        for no longer than the job itself may pause."""
+    def children_may_pause(self, process: ProcessId, seen: SeenRoot | StandingMember) -> bool:
+        """Whether a process waits for children that have not worked in the looks that ``seen`` is
+        of, but these are no further apart than the job itself may pause."""
         fact = self.stacks.get(process)
         waits = fact is not None and fact.children is not None
-        return waits and last_at - first_at <= self.timeout
+        return waits and seen.last_at - seen.first_at <= self.timeout
 
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""

@@ -21,9 +21,7 @@ def standing_kind(
     if standing.round_in is not None:
         return round_kind(view, job, standing, now)
     process = standing.member.process
-    if not standing.is_sure() or job.children_may_pause(
-        process, standing.first_at, standing.last_at
-    ):
+    if not standing.is_sure() or job.children_may_pause(process, standing):
         return None
     kind = _at_device(view, job, standing) if standing.at_device else "actor-stuck"
     if standing.thread_still_since is not None:

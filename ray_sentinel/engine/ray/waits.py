@@ -92,14 +92,14 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if root.kind == "unheld":
         lacking = root.lacks is not None and seen.is_sure() and _is_not_given(view, job, seen, now)
         return ("object-store" if root.lacks == "memory" else "pending") if lacking else None
-    if not root.processes:
-        return None
-    if root.engine:
-        return None  # a case of its own reports it, and who is above it
+    if not root.processes or root.engine:
+        return None  # of an engine, a case of its own reports it, and who is above it
     member = root.processes[0]
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
         return _broken_kind(root) if _cannot_go_on(view, job, seen, track, now) else None
+    if job.children_may_pause(member.process, seen):
+        return None
     standing = job.standing.get(member.process)
     if standing is not None and standing.at_device:
         return standing_kind(view, job, standing, now)
@@ -132,8 +132,8 @@ def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now:
     began = max(member.begun.values(), default=None)
     if known or began is None or still_since is None or not _holds_all(job, seen):
         return False
-    if job.changed_at - began <= job.timeout:  # it may be preparing something
-        return job.silence(now) > UNKNOWN_TIMEOUT and _loop_stands(job, seen, still_since, now)
+    if job.changed_at - began <= job.timeout and job.silence(now) <= UNKNOWN_TIMEOUT:
+        return False  # it may be preparing something
     return _loop_stands(job, seen, still_since, now)
 
 
@@ -163,14 +163,12 @@ def _loop_stands(job: RayJobView, seen: SeenRoot, still_since: float, now: float
     meanwhile.
     """
     # It may have been seen at the same place before, and has gone on since.
-    first_at, process = max(seen.first_at, job.quiet_look_at), seen.root.processes[0].process
+    first_at = max(seen.first_at, job.quiet_look_at)
     sure = is_sure_after(seen.last_at - first_at)
     if not job.has_rhythm or not sure or job.silence(now) <= job.timeout:
         return False
-    ends = job.sleep_ends(process)
+    ends = job.sleep_ends(seen.root.processes[0].process)
     if ends is not None and ends <= job.changed_at + UNKNOWN_TIMEOUT:
-        return False
-    if job.children_may_pause(process, first_at, seen.last_at):
         return False
     again = ends is not None and ends - still_since > job.timeout
     return again or still_since <= first_at

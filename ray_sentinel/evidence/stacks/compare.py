@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ray_sentinel.evidence.movement import Movement, compared
@@ -41,11 +42,12 @@ def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
 
 
 def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
-    """Whether any process below one has worked between two looks at it."""
+    """Whether any process below one has worked between two looks at it, or others are there."""
     if before is None or after is None:
         return False
     least = WORKS * (after.at - before.at)
-    return any(ran - before.ran[pid] > least for pid, ran in after.ran.items() if pid in before.ran)
+    ran = [seconds - before.ran[pid] for pid, seconds in after.ran.items() if pid in before.ran]
+    return max(ran, default=math.inf) > least
 
 
 WORKS = 0.01

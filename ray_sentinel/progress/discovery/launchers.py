@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 from ray_sentinel import regex as re
 from ray_sentinel.progress.discovery.environment import EnvironRank
-from ray_sentinel.progress.proc.proc_stat import Key, Stat
-from ray_sentinel.progress.proc.process_memory import memory_files
+from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.proc.processes import Process
 
 _PROGRAMS = frozenset(
@@ -46,9 +44,6 @@ _RAY_SYSTEM = re.compile(
     r"^ray::(IDLE|SPILL|RESTORE|DashboardAgent|RuntimeEnvAgent)|"
     r"^ray-dashboard-|/ray/(dashboard|autoscaler|_private|util/client)/"
 )
-_DAEMONS = frozenset({"raylet", "gcs_server"})
-_TITLES = ("ray-dashboard-",)
-"""Prefixes of the names of further daemons of Ray, which set their names themselves."""
 # Options of the interpreter that take a value of their own.
 _WITH_VALUE = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
 
@@ -80,22 +75,6 @@ def is_rays_command(arguments: Sequence[str]) -> bool:
         return True
     option, program = _program(arguments)
     return _RAY_MODULES.match(program) is not None if option == "-m" else program == "ray"
-
-
-def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
-    """The pids of Ray's daemons among them, which may outlive the process that started the node.
-
-    If the memory of a process is locked, its command line is not waited for; its name has to do.
-    """
-    asked = list(stats)
-    lines = memory_files((stat.pid for stat in asked), "cmdline", proc)
-    return {
-        stat.pid
-        for stat in asked
-        if stat.command in _DAEMONS
-        or stat.command.startswith(_TITLES)
-        or is_rays_command(lines.get(stat.pid, b"").decode("utf-8", "replace").split("\0"))
-    }
 
 
 def up_to_a_launcher(process: Process, table: Mapping[int, Process]) -> Iterator[Key]:

@@ -26,8 +26,8 @@ import msgspec
 from ray_sentinel import process, signals
 from ray_sentinel.clock import SteadyClock
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.progress.discovery.descendants import Descendant, descendants
 from ray_sentinel.progress.rank.own_process import start_ticks
-from ray_sentinel.supervise.attempt.descendants import Descendant, descendants
 from ray_sentinel.supervise.json_records import decode, encode
 from ray_sentinel.supervise.run_folder import OLDER, OUTPUT, STATE, State
 from ray_sentinel.whole_file import write_whole

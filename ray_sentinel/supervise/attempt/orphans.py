@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ray_sentinel.kernel_files import parse_environ
-from ray_sentinel.progress.discovery.launchers import rays
+from ray_sentinel.progress.discovery.descendants import Descendant, rays
 from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
 from ray_sentinel.progress.proc.process_memory import memory_files
-from ray_sentinel.supervise.attempt.descendants import Descendant
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""

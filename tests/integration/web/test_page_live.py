@@ -35,14 +35,6 @@ CELLS_SEEN = f"""(function look() {{
   if ({CELLS} === {RANKS}) window.seenAt = performance.now();
   else requestAnimationFrame(look);
 }})()"""
-PLAIN = f"""data:text/html,<body><script>
-for (let rank = 0; rank < {4 * RANKS}; rank++)
-  document.body.appendChild(document.createElement('i')).textContent = 'rank ' + rank;
-document.body.offsetHeight;
-requestAnimationFrame(() => requestAnimationFrame(() => window.seenAt = performance.now()));
-</script>"""
-"""A page to measure others by: it takes half a second on a machine that does nothing else, whose
-processor is as fast as most, and as much longer on another as ours does."""
 HIDE = """Object.defineProperty(document, 'hidden', { value: %s, configurable: true });
 document.dispatchEvent(new Event('visibilitychange'))"""
 FOLLOWED = "/api/v1/live"
@@ -112,24 +104,21 @@ def asked(browser: Browser, path: str) -> int:
     return sum(url.endswith(path) for url in browser.requests)
 
 
+@pytest.mark.alone
 def test_the_first_view_of_thousands_of_ranks_is_soon_and_small(
     browser: Browser, coordinator: Coordinator
 ) -> None:
     whole = scattered(RANKS)
     coordinator.state = lambda: whole
     took: list[float] = []
-    plain: list[float] = []
-    while len(took) < 5 and min(took, default=1.0) >= 2 * min(plain, default=0.0):
-        browser.renew()
-        browser.open(PLAIN)
-        plain.append(browser.until("window.seenAt", "the plain page is drawn"))
+    while len(took) < 5 and min(took, default=1000.0) >= 1000.0:  # on a crowded machine
         browser.renew()
         browser.begin_with(CELLS_SEEN)
         browser.open(coordinator.page.link)
         took.append(browser.until("window.seenAt", "all cells are there"))
         browser.settle()
     assert 30_000 < browser.received < 400_000
-    assert min(took) < 2 * min(plain), (took, plain)
+    assert min(took) < 1000.0, took
     assert browser.complaints == []
 
 

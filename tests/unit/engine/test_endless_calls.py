@@ -111,6 +111,24 @@ def test_the_program_that_the_runner_waits_for_pauses() -> None:
     assert job.story.engine.incidents() == ()
 
 
+def test_the_program_that_an_actors_call_waits_for_pauses() -> None:
+    """Its other calls have taken seconds, and this one has for minutes."""
+    main, (rollout, judge) = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, rollout, judge])
+    story.train(WARM)
+    rollout.rests(story.now)
+    story.drives(main)
+    judge.begins("generate", story.now, CHILD)
+    story.call(main, judge, "generate")
+    for share, seconds in ((0.5, 150), (0.0, 12), (0.5, 10)):
+        judge.child_works = share
+        story.run(seconds)
+    assert story.engine.incidents() == ()
+    judge.child_works = 0.0
+    story.run(90)
+    assert [one.actor for one in story.culprits()] == ["Rollout 1"]
+
+
 def test_the_runner_waits_for_a_program_that_hangs() -> None:
     job = Runner()
     job.runner.stack, job.runner.child_works = CHILD, 0.5

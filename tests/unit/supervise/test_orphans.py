@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ray_sentinel.supervise.attempt.descendants import descendants
+from ray_sentinel.progress.discovery.descendants import descendants
 from ray_sentinel.supervise.attempt.orphans import orphans
 from tests.support.proc_tree import ProcTree
 

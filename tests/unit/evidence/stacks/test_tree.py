@@ -144,12 +144,14 @@ def test_who_waits_for_a_child_moves_as_long_as_that_works() -> None:
             look(2, 10.0, {50: 3.0, 51: 7.0, 52: 0.0}),
             look(3, 10.0, {50: 3.0, 51: 7.0}),
             look(4, 10.0, None),
+            look(5, 10.0, {50: 3.0}),
         ],
         [
             look(1, 11.0, {50: 3.0, 51: 7.02}),
             look(2, 11.0, {50: 3.008, 51: 7.008, 52: 0.008}),
             look(3, 11.0, {50: 3.0, 59: 9.0}),
             look(4, 11.0, {50: 3.0}),
+            look(5, 11.0, {53: 0.0}),
         ],
     ]
-    assert {process.pid for process in woken(rounds)} == {1}, "each process is judged by itself"
+    assert {process.pid for process in woken(rounds)} == {1, 5}, "5 has begun another"

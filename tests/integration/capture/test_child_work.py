@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ray_sentinel.capture.child_work import Descendants
+from ray_sentinel.capture.child_work import child_work
 from ray_sentinel.capture.session import sample_processes
 from ray_sentinel.evidence.stacks import children_worked
 from ray_sentinel.model.identity import ProcessId
@@ -20,13 +19,18 @@ from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.integration
+
 SPINS = [sys.executable, "-c", "while True: pass"]
 SLEEPS = ["sleep", "600"]
 BELOW = ["sh", "-c", f"{SPINS[0]} -c '{SPINS[2]}' & wait"]
 WAITS = """
 import subprocess, sys
 others = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
-subprocess.run(sys.argv[2:], capture_output=sys.argv[1] == "reads")
+if sys.argv[1] == "lines":
+    list(subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE).stdout)
+else:
+    subprocess.run(sys.argv[2:], capture_output=sys.argv[1] == "reads")
 """
 POOLS = """
 import concurrent.futures, multiprocessing, operator, sys, time
@@ -63,11 +67,14 @@ class Waiter:
 
         return eventually(children, "it waits", 60.0)
 
-    def works(self, seconds: float = 0.5) -> bool:
-        """Whether its children work from one look to another one."""
+    def works(self) -> bool:
+        """Whether its children work from one look to another one, a second later at least."""
         before = self.look()
-        time.sleep(seconds)
-        return children_worked(before, self.look())
+        return children_worked(before, eventually(lambda: self._later(before), "a later look"))
+
+    def _later(self, before: ChildWork) -> ChildWork | None:
+        look = self.look()
+        return look if look.at - before.at > 1.0 else None
 
     def close(self) -> None:
         os.killpg(self.process.pid, 9)
@@ -83,19 +90,22 @@ def waiter(request: pytest.FixtureRequest) -> Iterator[Waiter]:
 
 @pytest.mark.parametrize(
     "waiter",
-    [("waits", SPINS), ("waits", BELOW), ("reads", SPINS), ("reads", BELOW)],
+    [(how, command) for how in ("waits", "reads", "lines") for command in (SPINS, BELOW)],
     indirect=True,
-    ids=["waits", "waits-for-a-shell", "reads", "reads-of-a-shell"],
+    ids=lambda one: f"{one[0]}-{'a-shell' if one[1] is BELOW else 'a-program'}",
 )
 def test_of_a_child_that_works(waiter: Waiter) -> None:
     eventually(waiter.works, "it works", 60.0)
 
 
 @pytest.mark.parametrize(
-    "waiter", [("waits", SLEEPS), ("reads", SLEEPS)], indirect=True, ids=["waits", "reads"]
+    "waiter",
+    [(how, SLEEPS) for how in ("waits", "reads", "lines")],
+    indirect=True,
+    ids=lambda one: one[0],
 )
 def test_of_a_child_that_sleeps(waiter: Waiter) -> None:
-    eventually(lambda: not waiter.works(2.0), "it has begun to sleep", 60.0)
+    eventually(lambda: not waiter.works(), "it has begun to sleep", 60.0)
     assert waiter.look().ran.keys()
 
 
@@ -109,7 +119,7 @@ def test_of_a_pool(how: str, context: str) -> None:
     works, rests = (Waiter(how, [context, doing], POOLS) for doing in ("map", "sleep"))
     try:
         eventually(works.works, "the pool works", 60.0)
-        eventually(lambda: not rests.works(2.0), "the pool rests", 60.0)
+        eventually(lambda: not rests.works(), "the pool rests", 60.0)
     finally:
         works.close()
         rests.close()
@@ -119,7 +129,7 @@ def test_short_programs_of_a_shell_count_when_they_have_ended() -> None:
     script = f"for n in $(seq 1000); do {sys.executable} -c 'sum(range(10**6))'; done"
     waiter = Waiter("waits", ["sh", "-c", script])
     try:
-        eventually(lambda: waiter.works(2.0), "they work", 60.0)
+        eventually(lambda: waiter.works(), "they work", 60.0)
     finally:
         waiter.close()
 
@@ -135,7 +145,7 @@ def test_of_several_the_one_counts_for_which_a_thread_waits() -> None:
         assert tid is not None
 
         def looked_at(by: int) -> set[int]:
-            work = Descendants().work(pid, by)
+            work = child_work(pid, by)
             return set(work.ran) if work is not None else set()
 
         eventually(lambda: looked_at(tid) == {rests.pid}, "it waits", 60.0)
@@ -159,7 +169,7 @@ def test_rays_own_programs_are_no_work(tmp_path: Path) -> None:
         daemon, child = (one.pid for one in ours)
 
         def looked_at() -> set[int]:
-            work = Descendants().work(os.getpid(), os.getpid())
+            work = child_work(os.getpid(), os.getpid())
             return set(work.ran) if work is not None else set()
 
         eventually(lambda: child in looked_at() and daemon not in looked_at(), "it is known", 60.0)
@@ -172,8 +182,8 @@ def test_rays_own_programs_are_no_work(tmp_path: Path) -> None:
 def test_without_children_nothing_is_known() -> None:
     child = subprocess.Popen(SLEEPS)
     try:
-        assert Descendants().work(child.pid, child.pid) is None
-        assert Descendants().work(2**22 + 1, 1) is None
+        assert child_work(child.pid, child.pid) is None
+        assert child_work(2**22 + 1, 1) is None
     finally:
         child.kill()
         child.wait()
