@@ -97,6 +97,11 @@ class Salvage:
         try:
             return os.lseek(self._file.fileno(), 0, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # the file is one hole
-                return os.fstat(self._file.fileno()).st_size
-            return 0  # a file system that reports no holes
+            # Others report no holes.
+            return self._end_of_hole() if error.errno == errno.ENXIO else 0
+
+    def _end_of_hole(self) -> int:
+        """The size of a file that is one hole; 0 if it was only empty, and was written since."""
+        size = os.fstat(self._file.fileno()).st_size
+        self.seek(max(size - 1, 0))
+        return size if self.read(1) == b"\0" else 0

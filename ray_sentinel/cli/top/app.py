@@ -178,8 +178,8 @@ class TopApp(App[None]):
 
     def redraw(self) -> None:
         """Draw what is new: an answer, or a second that has passed."""
-        if not self.screen_stack or not self.screen_stack[0].query(ContentSwitcher):
-            return  # not made yet, or gone already: a timer may fire before and after
+        if not self.is_running:
+            return  # a timer may fire while the panes are taken down
         seen, second = self._asker.seen, int(time.monotonic())
         new, passed = seen is not self._drawn, second != self._second
         if new:

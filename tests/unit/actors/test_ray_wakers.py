@@ -64,6 +64,29 @@ def test_who_has_put_what_was_waited_for() -> None:
     )
 
 
+def test_of_two_that_end_together_either_may_be_told_first() -> None:
+    """The times of a real queue on a machine with many more threads than CPUs, in seconds."""
+    puts = (0.930, 1.464, 2.106, 2.808, 3.184, 4.058, 4.728, 5.456, 6.049, 6.767, 7.454, 8.0038)
+    gets = (
+        (0.0, 0.9301),
+        (1.115, 1.4639),
+        (1.758, 2.1061),
+        (2.303, 2.8079),
+        (3.058, 3.1837),
+        (3.383, 4.0578),
+        (4.263, 4.7281),
+        (4.943, 5.4559),
+        (5.629, 6.0491),
+        (6.237, 6.7656),
+        (6.913, 7.4539),
+        (7.653, 8.0037),
+    )
+    calls: list[Call] = [("put", run_of(PRODUCER), end - 0.002, end) for end in puts]
+    calls += [("get", run_of(CONSUMER), begin, end) for begin, end in gets]
+    (found,) = wakers_of(reply(calls), waiting())
+    assert (found.wakes, found.caller, found.owes) == ("Queue.put", PRODUCER, False)
+
+
 def test_a_driver_is_known_by_its_own_call() -> None:
     (found,) = wakers_of(reply(filled(by=DRIVER)), waiting())
     assert found.caller == DRIVER

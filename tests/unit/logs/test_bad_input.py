@@ -17,7 +17,7 @@ import pytest
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
-from ray_sentinel.logs.salvage import reason
+from ray_sentinel.logs.salvage import Salvage, reason
 from ray_sentinel.logs.triage import triage_path
 from tests.support.parts import require_module
 
@@ -67,6 +67,26 @@ def test_a_file_of_zero_bytes_is_no_log(hole: bool, tmp_path: Path, catalogue: C
     (tmp_path / "other.log").write_text(STEPS)
     answer = triage_path(tmp_path, catalogue, now=0.0)
     assert any("zero bytes" in problem for problem in answer.problems)
+
+
+def test_a_file_that_is_being_written_anew_is_no_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray writes its ``debug_state.txt`` anew every ten seconds: it is empty for a moment."""
+    file = tmp_path / "debug_state.txt"
+    file.write_bytes(b"")
+    seek = os.lseek
+
+    def written_meanwhile(fd: int, at: int, whence: int) -> int:
+        try:
+            return seek(fd, at, whence)
+        finally:
+            file.write_text(STEPS)
+
+    with file.open("rb", buffering=0) as opened:
+        monkeypatch.setattr(os, "lseek", written_meanwhile)
+        assert Salvage(opened).text_start() == 0
+    assert file.read_text() == STEPS
 
 
 def test_why_a_file_cannot_be_read_is_said_without_its_name() -> None:

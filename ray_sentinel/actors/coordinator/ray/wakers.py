@@ -2,12 +2,12 @@
 
 A ``get`` of a queue waits until somebody calls ``put``: no call of Ray's waits for that one, as it
 has not been made. But of the calls that waited before, the times tell what ended them: they end
-when a ``put`` ends. Of a call that waits for something of its own, no other call's end is as near.
+together with a ``put``. Of a call that waits for something of its own, no other's end is as near.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -90,11 +90,17 @@ def _wakers(actor: str, waits: str, methods: dict[str, list[_Ended]]) -> Iterato
 
 def _ended_by(call: _Ended, ends: Sequence[float]) -> bool:
     """Whether one of some ``ends``, in ascending order, has ended a call: the first one in it, or
-    the last one, is nearer to the call's end than it would be by chance."""
-    first, after = bisect_left(ends, call.begin), bisect_right(ends, call.end)
-    if first == after:
-        return False
-    if call.end - ends[first] <= NEAR * (call.end - call.begin):
+    one of the two around its end, is nearer to that than it would be by chance.
+
+    The call that ended the other may be told to have ended after it: Ray tells the time of an end
+    some milliseconds later, and of two at a time in either order.
+    """
+    first = bisect_right(ends, call.begin)
+    ended_before = bisect_right(ends, call.end)
+    if first < ended_before and call.end - ends[first] <= NEAR * (call.end - call.begin):
         return True
-    before = max(call.begin, ends[after - 2] if after > 1 else 0.0)
-    return call.end - ends[after - 1] <= NEAR * (call.end - before)
+    for at in range(max(first, ended_before - 1), min(ended_before + 1, len(ends))):
+        before = max(call.begin, ends[at - 1] if at else 0.0)
+        if abs(call.end - ends[at]) <= NEAR / 2 * (max(call.end, ends[at]) - before):
+            return True
+    return False

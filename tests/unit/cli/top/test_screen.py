@@ -9,7 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from textual import events
 
+from ray_sentinel.cli.top.panes import PANES
+from ray_sentinel.cli.top.rows import RowsPane
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
@@ -222,13 +225,24 @@ def test_whoever_quits_does_not_wait_for_a_stack_under_way() -> None:
     released.set()
 
 
-def test_a_timer_that_fires_once_the_screen_is_taken_down_disturbs_nothing() -> None:
+def test_a_timer_that_fires_while_the_panes_are_taken_down_disturbs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fired: list[str] = []
+
     async def see(screen: TopScreen) -> None:
-        await screen.app.screen_stack[0].remove_children()
-        screen.app.redraw()
+        app = screen.app
+
+        async def fire(pane: RowsPane, _: events.Unmount) -> None:
+            fired.append(str(pane.id))
+            app.on_resize(events.Resize(app.size, app.size))  # draw all of it again
+            app.redraw()
+
+        monkeypatch.setattr(RowsPane, "on_unmount", fire, raising=False)
 
     with served_page(status, both) as (found, _):
         drawn(found, see)
+    assert len(fired) == len(PANES)
 
 
 def test_where_ray_is_not_reached_the_command_for_a_stack_is_named() -> None:
