@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 from tests.support.ray_cluster import RayCluster
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -157,11 +157,8 @@ def test_the_slurm_script_passes_on_the_signal_before_the_end(tmp_path: Path) ->
         ["bash", str(EXAMPLES / "slurm/ray_job.sbatch")], env=environ, stderr=subprocess.PIPE
     )
     try:
-        deadline = time.monotonic() + 60
-        while not (seen / "trained").exists():
-            assert time.monotonic() < deadline
-            assert job.poll() is None
-            time.sleep(0.05)
+        eventually(lambda: (seen / "trained").exists() or job.poll() is not None, "it trains", 60.0)
+        assert job.poll() is None
         job.terminate()  # --signal=B: to the batch shell alone
         _, err = job.communicate(timeout=60)
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.torch_ranks import TorchRanks
+from tests.support.waiting import eventually
 
 WORLD = 4
 DEADLINE = 90.0
@@ -27,19 +28,15 @@ def run(
     """Run a scenario; the ranks' dumps in JSON. The pickles lie beside them."""
     # Not killed before all have dumped: a rank whose peer is gone ends with an error at once.
     with TorchRanks(_rank, scenario, world, folder):
-        _wait(lambda: len(list(folder.glob("at_*"))) == world, "ranks did not come to the place")
+        _all_have(folder, "at_*", world, "ranks come to the place")
         time.sleep(settle)
         (folder / "dump").touch()
-        _wait(lambda: len(list(folder.glob("trace_*.json"))) == world, "ranks did not dump")
+        _all_have(folder, "trace_*.json", world, "ranks dump")
     return {rank: (folder / f"trace_{rank}.json").read_bytes() for rank in range(world)}
 
 
-def _wait(condition: Callable[[], bool], message: str) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(message)
-        time.sleep(0.05)
+def _all_have(folder: Path, pattern: str, world: int, what: str) -> None:
+    eventually(lambda: len(list(folder.glob(pattern))) == world, what, DEADLINE, every=0.05)
 
 
 class Rank:

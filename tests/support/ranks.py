@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.progress.discovery.environment import VARIABLES
 from ray_sentinel.progress.watch import NodeWatch
+from tests.support.waiting import eventually
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,13 +66,15 @@ class Ranks:
 
     def until(self, done: Callable[[], object], what: str, every: float = 0.25) -> None:
         """Look until ``done()``; fails at the deadline."""
-        deadline = time.monotonic() + DEADLINE
-        while True:
+
+        def look() -> object:
             self.poll()
-            if done():
-                return
-            assert time.monotonic() < deadline, f"in vain: {what}; {self.snapshots} {self.exits}"
-            time.sleep(every)
+            return done()
+
+        try:
+            eventually(look, what, DEADLINE, every)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.snapshots} {self.exits}") from None
 
     def of(self, process: subprocess.Popen[str]) -> RankSnapshot | None:
         """The rank as it was last seen."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import http.server
 import json
 import threading
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from typing import Any
+
+from tests.support.waiting import eventually
 
 SECONDS = 90.0
 
@@ -42,13 +43,7 @@ class Agent(http.server.ThreadingHTTPServer):
 
 
 def until(look: Callable[[], Any], what: str, step: Callable[[], None] = lambda: None) -> Any:
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        step()
-        time.sleep(0.1)
-    raise AssertionError(f"not within {SECONDS:.0f} s: {what}")
+    return eventually(lambda: look() or step(), what, SECONDS)
 
 
 def values(url: str, query: str) -> list[tuple[float, float]]:

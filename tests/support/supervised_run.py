@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.support.living import alive
+from tests.support.waiting import eventually
 
 SECONDS = 60.0
 RUN = [sys.executable, "-m", "ray_sentinel.cli.main", "run", "--page", "", "--retry-delay", "0.1"]
@@ -59,11 +59,7 @@ class Run:
 
 
 def until(look: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-    return found
+    return eventually(look, "it comes", seconds, every=0.05)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from tests.support.incidents import an_incident
 from tests.support.small_disk import small_disk as mounted
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -27,10 +27,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def until_done(writer: LogWriter, number: int) -> None:
-    deadline = time.monotonic() + 20
-    while writer.done < number:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    eventually(lambda: writer.done >= number, "it is written", 20.0, every=0.001)
 
 
 def test_the_event_log_goes_on_when_there_is_room_again(small: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.parts import lacking, needs_root, require
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -138,10 +139,7 @@ def test_a_process_hangs_in_the_kernel_already(tmp_path: Path) -> None:
 
 
 def until(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(look, "it comes", SECONDS, every=0.02)
 
 
 AWS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ray_sentinel.progress.rank import who
 from ray_sentinel.progress.rank.companion import Companion
 from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.requests import ProgressRequest, pack_request
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -30,10 +30,7 @@ def writer(tmp_path: Path) -> Iterator[ProgressWriter]:
 
 
 def until(what: Callable[[], bool]) -> bool:
-    end = time.monotonic() + DEADLINE
-    while not what() and time.monotonic() < end:
-        time.sleep(0.005)
-    return what()
+    return eventually(what, "it comes", DEADLINE, every=0.005)
 
 
 def stamp_of(writer: ProgressWriter) -> float:

@@ -20,6 +20,7 @@ from ray_sentinel.store.prometheus.job import JobPrometheus
 from ray_sentinel_exporters.prometheus import PrometheusExporter
 from tests.support.all_families import families
 from tests.support.parts import require
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -68,11 +69,9 @@ class Node:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     running = Node(tmp_path_factory.mktemp("prometheus"))
-    end = time.monotonic() + SECONDS
+    eventually(running.prometheus.ready, "Prometheus answers", SECONDS)
     # A rate needs two scrapes, and an alert two evaluations.
-    while not (running.prometheus.ready() and running.ask("ALERTS{alertstate='firing'}")):
-        assert time.monotonic() < end, "no alert fires"
-        time.sleep(0.2)
+    eventually(lambda: running.ask("ALERTS{alertstate='firing'}"), "an alert fires", SECONDS)
     yield running
     running.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine.actions import Publish
 from ray_sentinel.model.incident import Incident, Transition
 from tests.support.incidents import an_incident
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -51,16 +51,11 @@ def test_each_state_is_told_once(tmp_path: Path) -> None:
         incident("suspected", "confirmed", "captured"),
     ):
         executor(Publish(incident=one))
-    deadline = time.monotonic() + 30
-    while not told(out):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: told(out), "it is told")
     again = Executor(config, cast(Any, None), storage, [confirmed])
     for one in (confirmed, incident("suspected", "confirmed", "resolved")):
         again(Publish(incident=one))
-    while len(told(out)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: len(told(out)) >= 2, "its end is told, too")
     assert [notice["event"] for notice in told(out)] == ["confirmed", "resolved"]
     first = told(out)[0]
     assert (first["job"], first["text"]) == ("job", "rank 3 holds the GIL")

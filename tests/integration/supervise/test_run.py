@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.coordinator_page import Page
 from tests.support.living import alive
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -76,11 +77,7 @@ class Job:
             return {}
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
-        deadline = time.monotonic() + SECONDS
-        while not (found := look()):
-            assert time.monotonic() < deadline, what
-            time.sleep(0.05)
-        return found
+        return eventually(look, what, SECONDS, every=0.05)
 
     def until_step(self, step: int) -> None:
         self.until(lambda: self.losses().get(step), f"step {step}")
