@@ -1,4 +1,4 @@
-"""A process's title, written where its command line is, as setproctitle does."""
+"""A process's title, written where its command line is, and its name, as setproctitle does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 ARGUMENTS_BEGIN, ARGUMENTS_END = 45, 46
 """``arg_start`` and ``arg_end`` in /proc/PID/stat, counted after the command (proc(5): 48, 49)."""
+PR_SET_NAME = 15
+"""``prctl(2)``: the kernel cuts the name to 15 characters."""
 
 
 def set_title(title: str) -> None:
@@ -15,3 +17,4 @@ def set_title(title: str) -> None:
     begin, end = int(fields[ARGUMENTS_BEGIN]), int(fields[ARGUMENTS_END])
     room = end - begin
     ctypes.memmove(begin, title.encode()[: room - 1].ljust(room, b"\0"), room)
+    ctypes.CDLL(None).prctl(PR_SET_NAME, title.encode(), 0, 0, 0)
