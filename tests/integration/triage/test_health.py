@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.ray_cluster import RayCluster, Watched
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 PARTS = {"healthy", "issues", "gpu", "ray", "transport", "checkpoints", "progress", "collectors"}
 

@@ -19,7 +19,7 @@ import pytest
 from tests.support import kubectl
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 HEAD = """
 import socket, sys
