@@ -97,8 +97,9 @@ class Salvage:
         try:
             return os.lseek(self._file.fileno(), 0, os.SEEK_DATA)
         except OSError as error:
-            # Others report no holes.
-            return self._end_of_hole() if error.errno == errno.ENXIO else 0
+            if error.errno == errno.ENXIO:  # the file is one hole, or empty
+                return self._end_of_hole()
+            return 0  # a file system that reports no holes
 
     def _end_of_hole(self) -> int:
         """The size of a file that is one hole; 0 if it was only empty, and was written since."""

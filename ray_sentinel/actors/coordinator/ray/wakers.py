@@ -95,12 +95,12 @@ def _ended_by(call: _Ended, ends: Sequence[float]) -> bool:
     The call that ended the other may be told to have ended after it: Ray tells the time of an end
     some milliseconds later, and of two at a time in either order.
     """
-    first = bisect_right(ends, call.begin)
-    ended_before = bisect_right(ends, call.end)
-    if first < ended_before and call.end - ends[first] <= NEAR * (call.end - call.begin):
+    first, after = bisect_right(ends, call.begin), bisect_right(ends, call.end)
+    if first < after and call.end - ends[first] <= NEAR * (call.end - call.begin):
         return True
-    for at in range(max(first, ended_before - 1), min(ended_before + 1, len(ends))):
-        before = max(call.begin, ends[at - 1] if at else 0.0)
-        if abs(call.end - ends[at]) <= NEAR / 2 * (max(call.end, ends[at]) - before):
-            return True
+    for at in (after - 1, after):
+        if first <= at < len(ends):
+            before = max(call.begin, ends[at - 1] if at else 0.0)
+            if abs(call.end - ends[at]) <= NEAR / 2 * (max(call.end, ends[at]) - before):
+                return True
     return False

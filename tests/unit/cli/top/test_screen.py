@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from textual import events
 
+from ray_sentinel.cli.top.app import TopApp
 from ray_sentinel.cli.top.panes import PANES
 from ray_sentinel.cli.top.rows import RowsPane
 from ray_sentinel.errors import UnreachableError
@@ -230,7 +231,7 @@ def test_a_timer_that_fires_while_the_panes_are_taken_down_disturbs_nothing(
 ) -> None:
     fired: list[str] = []
 
-    async def see(screen: TopScreen) -> None:
+    async def see(screen: TopScreen) -> TopApp:
         app = screen.app
 
         async def fire(pane: RowsPane, _: events.Unmount) -> None:
@@ -239,10 +240,12 @@ def test_a_timer_that_fires_while_the_panes_are_taken_down_disturbs_nothing(
             app.redraw()
 
         monkeypatch.setattr(RowsPane, "on_unmount", fire, raising=False)
+        return app
 
     with served_page(status, both) as (found, _):
-        drawn(found, see)
+        app = drawn(found, see)
     assert len(fired) == len(PANES)
+    app.redraw()
 
 
 def test_where_ray_is_not_reached_the_command_for_a_stack_is_named() -> None:
