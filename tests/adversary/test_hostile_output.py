@@ -133,6 +133,7 @@ def ended(run: Run, started: subprocess.Popen[bytes]) -> str:
     return (run.root.parent / "said").read_text()
 
 
+@pytest.mark.timeout(300)
 def test_it_is_restarted_in_time_and_its_memory_is_bounded(run: Run, start: Start) -> None:
     started = start(WRITES, READS)
     peaks = Peaks(started.pid)

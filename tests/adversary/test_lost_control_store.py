@@ -185,6 +185,7 @@ def test_a_store_that_hangs_and_what_is_lost_with_it_later_and_what_stays(scene:
     assert_supervised(scene)
 
 
+@pytest.mark.timeout(300)
 def test_a_store_that_comes_back_empty_leaves_nothing_of_ours(scene: Scene) -> None:
     """The new store knows no node: the raylets end, and their agents do not outlive them."""
     before = scene.ours()

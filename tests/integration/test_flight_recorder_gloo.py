@@ -15,6 +15,7 @@ from tests.support import gloo_failing_job, gloo_job
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("scenario", "culprits", "kind"),
     [
@@ -49,6 +50,7 @@ def test_scenario(
     assert code == (0 if kind == "waiting-outside" else 1)
 
 
+@pytest.mark.timeout(300)
 def test_a_rank_that_works_longer_is_not_accused_of_a_hang(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +64,7 @@ def test_a_rank_that_works_longer_is_not_accused_of_a_hang(
     assert found["kind"] in ("cannot-tell", "waiting-outside", "running")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", ["shape", "dtype", "small", "row", "rowsmall", "routed"])
 def test_the_wrong_call_of_a_job_that_failed(way: str, tmp_path: Path) -> None:
     dumps, aborted = gloo_failing_job.run(way, tmp_path)

@@ -258,6 +258,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.timeout(300)
 def test_a_log_folder_that_fills_up(ray_cluster: RayCluster, small: Path, tmp_path: Path) -> None:
     ray_cluster.up(small / "log")
     try:

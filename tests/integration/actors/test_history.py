@@ -52,6 +52,7 @@ def watch(
         yield Watched(undo.enter_context(ray_cluster.connected()), log), undo
 
 
+@pytest.mark.timeout(300)
 def test_every_node_is_in_it_and_diagnose_reads_it(
     watch: tuple[Watched, contextlib.ExitStack], ray_cluster: RayCluster, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ def all_report(watched: Watched) -> bool:
     return all((node.snapshot_age_seconds or 0.0) < 3.0 for node in watched.status().nodes)
 
 
+@pytest.mark.timeout(300)
 def test_agents_report_and_verdicts_come_while_the_log_folder_hangs(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ import sys
 from functools import partial
 from typing import Any
 
+import pytest
+
 from ray_sentinel.model.incident import Incident
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
@@ -42,6 +44,7 @@ else:
 """
 
 
+@pytest.mark.timeout(240)
 def test_an_orphan_and_a_group_for_more_nodes_than_there_are(
     ray_cluster: RayCluster, watched_by_files: Watched
 ) -> None:

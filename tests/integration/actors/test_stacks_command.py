@@ -167,7 +167,7 @@ def is_told_by_itself(cluster: RayCluster, watched: Watched, told: Told) -> None
     assert set(members) == {one["label"] for one in told["asleep"]["processes"]}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(360)
 def test_who_waits_for_whom_in_jobs_of_actors(ray_cluster: RayCluster, watched: Watched) -> None:
     with running(ray_cluster, *JOBS):
         seen: list[Told] = []

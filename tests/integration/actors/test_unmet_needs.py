@@ -112,6 +112,7 @@ def until(cluster: RayCluster, command: str, what: str) -> str:
     return seen[-1]
 
 
+@pytest.mark.timeout(240)
 def test_what_is_being_built_is_told_and_accuses_nobody(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_what_is_being_built_is_told_and_accuses_nobody(
         assert job.wait(60.0) == 0
 
 
+@pytest.mark.timeout(240)
 def test_an_agent_of_rays_that_waits_for_a_download_is_stuck(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -139,6 +141,7 @@ def test_an_agent_of_rays_that_waits_for_a_download_is_stuck(
         package.write_bytes(b"")  # who reads it goes on
 
 
+@pytest.mark.timeout(240)
 def test_a_full_group_and_a_label_that_no_node_has(cluster: RayCluster) -> None:
     wanted = (
         "nothing in the cluster has room for 1 CPU in placement group small (2 CPU); 2 actors Part "
@@ -170,6 +173,7 @@ def test_a_full_group_and_a_label_that_no_node_has(cluster: RayCluster) -> None:
                 job.wait()
 
 
+@pytest.mark.timeout(240)
 def test_a_node_whose_object_store_has_no_room_for_an_argument(cluster: RayCluster) -> None:
     cluster.add(SMALL, resources={"small": 1}, object_store_memory=SMALL_STORE)
     job = subprocess.Popen([sys.executable, "-c", LARGE], env=cluster.environ())

@@ -22,7 +22,7 @@ from tests.support.all_families import families
 from tests.support.parts import require
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 SECONDS = 120.0
 GRAFANA = {"$__rate_interval": "40s", "$host": ".*", "$job": ".*", "$gpu": ".*", "$device": ".*"}

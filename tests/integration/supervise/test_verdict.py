@@ -17,7 +17,7 @@ from tests.support.found_job import job_of, training
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SUPPORT = Path(__file__).parents[2] / "support"
 TRAIN = SUPPORT / "hanging_train.py"

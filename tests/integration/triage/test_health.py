@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.ray_cluster import RayCluster, Watched
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 PARTS = {"healthy", "issues", "gpu", "ray", "transport", "checkpoints", "progress", "collectors"}
 

@@ -19,7 +19,7 @@ import pytest
 from tests.support import kubectl
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 HEAD = """
 import socket, sys

@@ -21,7 +21,7 @@ from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.actors.node_logs import address_of, fetched
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 OTHER, GONE = "127.0.0.2", "127.0.0.3"
 SAID = "ValueError: no such shard"

@@ -17,7 +17,7 @@ from ray_sentinel.logs.find import find_logs
 from ray_sentinel.logs.select import LineFilter, choose, describe
 from ray_sentinel.logs.triage import triage_path
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 DEADLINE = 150.0
 DRIVER = """

@@ -19,7 +19,7 @@ from ray_sentinel.model.triage import Triage
 from tests.support.parts import require_module
 from tests.support.small_disk import small_disk as mounted
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 require_module("torch")
 
 DEADLINE = 200.0

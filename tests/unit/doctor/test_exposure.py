@@ -64,6 +64,7 @@ def test_nodes_whose_part_failed_are_named_and_backends_must_be_one() -> None:
     assert [(one.outcome, one.host) for one in mixed] == [("failure", "b")]
 
 
+@pytest.mark.timeout(180)
 def test_a_real_sum_over_two_processes() -> None:
     if importlib.util.find_spec("torch") is None:
         lacking("PyTorch is missing: pip install torch")
