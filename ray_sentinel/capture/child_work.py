@@ -3,7 +3,9 @@
 Who waits for a child stands still while that works. For which of its children a thread waits is
 an argument of the system call in which it waits (``wait4``, ``waitid``); the kernel shows it to
 whoever may trace the process, as py-spy must, too. Who reads a child's output, or waits for a pool
-of processes, waits in other calls: then all of its children count, but for Ray's own.
+of processes, waits in other calls: then all of its children count, but for Ray's own. Which of them
+coroutines await, if any, no call tells: then the age of each is told, too, because a program that
+was started when the job fell silent may be it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ray_sentinel.capture.states import read_schedule
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.discovery.descendants import descendants
-from ray_sentinel.progress.proc.proc_stat import read_stat
+from ray_sentinel.progress.proc.proc_stat import TICK, read_stat
 
 _WAIT4 = {"x86_64": "61", "aarch64": "260"}
 """The number of the system call, by machine."""
@@ -37,10 +39,22 @@ def child_work(pid: int, tid: int) -> ChildWork | None:
     awaited = _awaited(kernel_text(Path(f"/proc/{pid}/task/{tid}/syscall")))
     child = read_stat(awaited) if awaited is not None else None
     above = [child.pid] if child is not None and child.parent == pid else []
-    below = (one.pid for one in descendants(above[0] if above else pid))
-    found = {one: _ran(one) for one in islice((*above, *below), MOST_PROCESSES)}
-    ran = {one: seconds for one, seconds in found.items() if seconds is not None}
+    ran = _all_ran((*above, *(one.pid for one in descendants(above[0] if above else pid))))
     return ChildWork(at=time.time(), ran=ran) if ran else None
+
+
+def coroutines_child_work(pid: int) -> ChildWork | None:
+    """The same of all processes below ``pid``, with their ages; None if there are none."""
+    starts = {one.pid: one.branch_start for one in descendants(pid)}
+    ran = _all_ran(starts)
+    uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+    ages = {one: uptime - starts[one] * TICK for one in ran}
+    return ChildWork(at=time.time(), ran=ran, ages=ages) if ran else None
+
+
+def _all_ran(pids: Iterable[int]) -> dict[int, float]:
+    found = ((pid, _ran(pid)) for pid in islice(pids, MOST_PROCESSES))
+    return {pid: seconds for pid, seconds in found if seconds is not None}
 
 
 def _ran(pid: int) -> float | None:

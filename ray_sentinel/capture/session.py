@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from ray_sentinel.capture import guard
-from ray_sentinel.capture.child_work import child_work
+from ray_sentinel.capture.child_work import child_work, coroutines_child_work
 from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import read_schedule, uses_cuda
 from ray_sentinel.capture.timed_sleep import wakes_at
@@ -29,6 +29,7 @@ from ray_sentinel.evidence.stacks import (
     awaits_pool,
     classify_process,
     informative_thread,
+    rests_in_coroutines,
 )
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
@@ -78,10 +79,12 @@ def sample_processes(
 def _fact_of(traces: Sequence[StackTrace], reader: StackReader) -> StackFact:
     """What the stacks of a process show, with what the kernel tells of its waits."""
     fact = classify_process(traces, reader)
+    pid, children = fact.process.pid, None
     if awaits_child(fact) or awaits_pool(fact, traces):
-        pid = fact.process.pid
-        fact = msgspec.structs.replace(fact, children=child_work(pid, fact.tid or pid))
-    return _with_schedule(fact)
+        children = child_work(pid, fact.tid or pid)
+    elif rests_in_coroutines(fact, traces):
+        children = coroutines_child_work(pid)
+    return _with_schedule(msgspec.structs.replace(fact, children=children))
 
 
 def _with_schedule(fact: StackFact) -> StackFact:

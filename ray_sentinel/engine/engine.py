@@ -333,7 +333,7 @@ class Engine:
         if not look.calls.wakers:  # they are seldom asked for
             calls = msgspec.structs.replace(look.calls, wakers=job.wakers)
             look = msgspec.structs.replace(look, calls=calls)
-        found = pictured(look, self.view.process_groups(), engines)
+        found = pictured(look, self.view.process_groups(), engines, job.silence(now))
         seen = next((one for one in found.jobs if one.job == event.ray_job), None)
         job.apply_picture(seen, now, found.notes, look.calls)
         self.view.ray.apply_begins(look.calls, job, now)

@@ -111,6 +111,9 @@ class ChildWork(msgspec.Struct, frozen=True):
     ran: dict[int, float]
     """Seconds that each had run or waited for a CPU, and that its children had run that have ended;
     by pid."""
+    ages: dict[int, float] = {}
+    """If it is not known whether any of them is awaited: seconds since the child was started that
+    each is, or is below; by pid."""
 
 
 class StackFact(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from ray_sentinel.evidence.movement import Movement
-from ray_sentinel.evidence.stacks.compare import movements, woken
+from ray_sentinel.evidence.stacks.compare import awaiting_programs, movements, woken
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId
@@ -31,6 +31,10 @@ from ray_sentinel.waitgraph.meetings import meeting
 from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, RayFacts
 from ray_sentinel.waitgraph.solver import GraphRoot, RootKind, solve
 from ray_sentinel.waitgraph.unmet import RAY, Lack, lack_of
+
+TOLD_WITHIN = 5.0
+"""What begins or ends in a job may pass for so many seconds later: agents and Ray's workers report
+once a second, or later if they are short of CPU time."""
 
 
 class RootMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,8 +157,12 @@ def pictured(
     look: RayLook,
     groups: Mapping[ProcessId, str] | None = None,
     engines: Mapping[ProcessId, EngineWork] | None = None,
+    silence: float = 0.0,
 ) -> ClusterPicture:
-    """The picture of one look; ``groups`` and ``engines`` are those of ``RayFacts``."""
+    """The picture of one look; ``groups`` and ``engines`` are those of ``RayFacts``. Nothing has
+    begun or ended in the job for ``silence`` seconds, so its coroutines may await programs that
+    were started since."""
+    rounds = [awaiting_programs(one, silence + TOLD_WITHIN) for one in look.rounds]
     started: dict[tuple[str, int], ProcessId] = {}
     for one in look.processes:
         started[one.node, one.process.pid] = one.process
@@ -162,11 +170,11 @@ def pictured(
     return picture(
         look.calls,
         started,
-        {fact.process: fact for fact in (look.rounds[-1] if look.rounds else ())},
-        movements(look.rounds),
+        {fact.process: fact for fact in (rounds[-1] if rounds else ())},
+        movements(rounds),
         notes=look.notes,
         groups=groups,
-        woken=woken(look.rounds),
+        woken=woken(rounds),
         engines=engines,
         answers=look.answers,
         serving=look.serving,

@@ -161,6 +161,8 @@ class StoryProcess:
     """Share of the time for which it runs or waits for a CPU, where that is told."""
     child_works: float | None = None
     """Share of the time for which the child works for whose end it waits."""
+    child_since: float | None = None
+    """When that was started, where it is not known whether it is awaited."""
     child_ran: float = 0.0
     child_seen_at: float = START
     busy_since: float | None = None
@@ -227,7 +229,9 @@ class StoryProcess:
             return None
         self.child_ran += self.child_works * (at - self.child_seen_at)
         self.child_seen_at = at
-        return ChildWork(at, {self.pid + 5000: self.child_ran})
+        child, since = self.pid + 5000, self.child_since
+        ages = {} if since is None else {child: at - since}
+        return ChildWork(at, {child: self.child_ran}, ages)
 
 
 @dataclass(eq=False)

@@ -11,9 +11,16 @@ from ray_sentinel.evidence.stacks.classify import (
     by_process,
     classify,
     classify_process,
+    rests_in_coroutines,
     with_kernels,
 )
-from ray_sentinel.evidence.stacks.compare import children_worked, movement, movements, woken
+from ray_sentinel.evidence.stacks.compare import (
+    awaiting_programs,
+    children_worked,
+    movement,
+    movements,
+    woken,
+)
 from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, informative_thread
 from ray_sentinel.evidence.stacks.readers.formats import parse
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
@@ -21,6 +28,7 @@ from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render
 __all__ = [
     "StackClass",
     "StackReader",
+    "awaiting_programs",
     "awaits_child",
     "awaits_pool",
     "by_process",
@@ -34,6 +42,7 @@ __all__ = [
     "movements",
     "parse",
     "render",
+    "rests_in_coroutines",
     "who",
     "with_kernels",
     "woken",

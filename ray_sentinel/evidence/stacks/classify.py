@@ -21,6 +21,7 @@ from ray_sentinel.evidence.stacks.frames.roles import (
     helper_process,
     is_helper,
     runs_coroutines,
+    runs_event_loop,
     runs_method,
     trains,
 )
@@ -103,13 +104,21 @@ def awaits_child(fact: StackFact) -> bool:
     return fact.label in (m.CHILD.label, m.FIFO.label, m.READ.label)
 
 
-def awaits_pool(fact: StackFact, traces: Iterable[StackTrace]) -> bool:
+def awaits_pool(fact: StackFact, traces: Sequence[StackTrace]) -> bool:
     """Whether a process waits for threads of its own, and one of them hands on what a pool of
     processes brings."""
-    if fact.label not in (m.EVENT.label, m.QUEUE.label, m.JOIN.label, m.FUTURE.label):
+    waits = fact.label in (m.EVENT.label, m.QUEUE.label, m.JOIN.label, m.FUTURE.label)
+    if not waits and not rests_in_coroutines(fact, traces):
         return False
     frames = (frame for trace in traces for one in trace.threads for frame in one.frames)
     return any(frame.file.replace("\\", "/").endswith(_POOLS) for frame in frames)
+
+
+def rests_in_coroutines(fact: StackFact, traces: Iterable[StackTrace]) -> bool:
+    """Whether nothing runs in a process that has an event loop: its coroutines, if there are any,
+    await something, which may be a program that one has started."""
+    threads = (thread for trace in traces for thread in trace.threads)
+    return fact.activity == "idle" and any(map(runs_event_loop, threads))
 
 
 _POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py", "loky/process_executor.py")

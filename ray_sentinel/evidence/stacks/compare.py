@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
@@ -48,6 +50,21 @@ def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
     least = WORKS * (after.at - before.at)
     ran = [seconds - before.ran[pid] for pid, seconds in after.ran.items() if pid in before.ran]
     return max(ran, default=math.inf) > least
+
+
+def awaiting_programs(facts: Iterable[StackFact], oldest: float) -> tuple[StackFact, ...]:
+    """The facts with only those processes below that may be awaited: where that is not known, those
+    that were started at most ``oldest`` seconds ago."""
+    return tuple(_awaiting_programs(fact, oldest) for fact in facts)
+
+
+def _awaiting_programs(fact: StackFact, oldest: float) -> StackFact:
+    work = fact.children
+    if work is None or not work.ages:
+        return fact
+    ran = {pid: seconds for pid, seconds in work.ran.items() if work.ages[pid] <= oldest}
+    children = msgspec.structs.replace(work, ran=ran) if ran else None
+    return msgspec.structs.replace(fact, children=children)
 
 
 WORKS = 0.01

@@ -24,6 +24,8 @@ class Descendant(msgspec.Struct, frozen=True):
     pid: int
     start: int
     command: str
+    branch_start: int
+    """When the child was started that it is, or is below, in clock ticks since boot."""
 
     def signal(self, number: int) -> None:
         """Signal it, if it is still the same process."""
@@ -54,11 +56,17 @@ def descendants(root: int, proc: Path = Path("/proc")) -> list[Descendant]:
     for stat in all_stats(proc).values():
         children.setdefault(stat.parent, []).append(stat)
     found: list[Descendant] = []
+    branches: dict[int, int] = {}
     below = [root]
     while below:
         level = [stat for parent in below for stat in children.pop(parent, [])]
         spared = rays(level, proc)
         mine = [stat for stat in level if stat.pid not in spared]
-        found += [Descendant(s.pid, s.start, s.command) for s in mine if s.state not in ("Z", "X")]
+        branches |= {stat.pid: branches.get(stat.parent, stat.start) for stat in mine}
+        found += [
+            Descendant(stat.pid, stat.start, stat.command, branches[stat.pid])
+            for stat in mine
+            if stat.state not in ("Z", "X")
+        ]
         below = [stat.pid for stat in mine]
     return found

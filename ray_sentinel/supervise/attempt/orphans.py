@@ -42,7 +42,7 @@ def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> 
     lines = {stat.pid: _line(stat.pid, stats) for stat in ours}
     of_ray = rays({one.pid: one for line in lines.values() for one in line}.values(), proc)
     found = [
-        Descendant(stat.pid, stat.start, stat.command)
+        Descendant(stat.pid, stat.start, stat.command, stat.start)
         for stat in ours
         if not any(one.pid in of_ray for one in lines[stat.pid])
     ]

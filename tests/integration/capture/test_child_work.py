@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from ray_sentinel.evidence.stacks import children_worked
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.proc.proc_stat import read_stat
+from tests.support.living import descendants
+from tests.support.ray_cluster import RayCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -45,6 +48,42 @@ elif sys.argv[1] == "process":
 else:
     concurrent.futures.ProcessPoolExecutor(2, context).submit(make, *seconds).result()
 """
+COROUTINES = """
+import asyncio, subprocess, sys
+async def main():
+    program = await asyncio.create_subprocess_exec(*sys.argv[1:], stdout=subprocess.PIPE)
+    await program.communicate()
+older = subprocess.Popen(["sh", "-c", "sleep 600 & wait"])
+try:
+    older.wait(3.0)
+except subprocess.TimeoutExpired:
+    asyncio.run(main())
+"""
+OLDER = 3.0
+"""How many seconds older one of its children is than the other, at least."""
+COROUTINES_POOL = """
+import asyncio, concurrent.futures, operator
+async def main():
+    with concurrent.futures.ProcessPoolExecutor(1) as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, operator.pow, 7, 10**9)
+asyncio.run(main())
+"""
+RAY_JOB = """
+import asyncio, concurrent.futures, sys, ray
+WORKS = "import os; parent = os.getppid()\\nwhile os.getppid() == parent: pass"
+@ray.remote(num_cpus=0)
+class Awaiting:
+    async def program(self):
+        started = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKS)
+        await started.wait()
+    async def pool(self):
+        pool = concurrent.futures.ProcessPoolExecutor(1)
+        await asyncio.get_running_loop().run_in_executor(pool, exec, WORKS)
+ray.init()
+actors = [Awaiting.remote() for _ in range(2)]
+ray.get([actors[0].program.remote(), actors[1].pool.remote()])
+"""
+"""What they start ends with them."""
 
 
 class Waiter:
@@ -123,6 +162,56 @@ def test_of_a_pool(how: str, context: str) -> None:
     finally:
         works.close()
         rests.close()
+
+
+def test_coroutines_may_await_what_was_started_last() -> None:
+    works, rests = (Waiter(how, command, COROUTINES) for how, *command in (BELOW, SLEEPS))
+    try:
+        eventually(works.works, "it works", 60.0)
+        eventually(lambda: not rests.works(), "it rests", 60.0)
+        ages = works.look().ages
+        assert len(ages) == 4, "each child has one below it"
+        youngest, oldest = min(ages.values()), max(ages.values())
+        assert oldest - youngest >= OLDER - 0.1, "clock ticks"
+        assert sorted(ages.values()) == pytest.approx([youngest] * 2 + [oldest] * 2)
+    finally:
+        works.close()
+        rests.close()
+
+
+def test_coroutines_await_a_pool() -> None:
+    waiter = Waiter("", [], COROUTINES_POOL)
+    try:
+        eventually(waiter.works, "it works", 60.0)
+        assert waiter.look().ages == {}, "all of it counts"
+    finally:
+        waiter.close()
+
+
+def test_coroutines_of_actors_await_either(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """Ray runs them by uvloop where that is installed."""
+    script = tmp_path / "job.py"
+    script.write_text(RAY_JOB)
+
+    def looked_at() -> list[ChildWork]:
+        facts = sample_processes([*_titled(b"ray::Awaiting")])
+        assert {fact.error for fact in facts} <= {""}
+        return [fact.children for fact in facts if fact.children is not None]
+
+    with ray_cluster.driver(script):
+        eventually(lambda: len(looked_at()) == 2, "both await a process", 60.0)
+        eventually(lambda: len(once := looked_at()) == 2 and all(
+            children_worked(*looks) for looks in zip(once, looked_at(), strict=True)
+        ), "both work", 60.0)  # fmt: skip
+        assert sorted(bool(work.ages) for work in looked_at()) == [False, True]
+
+
+def _titled(prefix: bytes) -> Iterator[ProcessId]:
+    for pid in descendants(os.getpid()):
+        stat = read_stat(pid)
+        with contextlib.suppress(OSError):
+            if stat and Path(f"/proc/{pid}/cmdline").read_bytes().startswith(prefix):
+                yield ProcessId("here", pid, stat.start)
 
 
 def test_short_programs_of_a_shell_count_when_they_have_ended() -> None:

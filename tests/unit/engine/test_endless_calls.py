@@ -173,6 +173,32 @@ BLOCKS = msgspec.structs.replace(SLEEPS, signature=("run (main.py:3)",), tid=99,
 """A coroutine, or a call in a thread, that stands in a function, and its event loop with it."""
 
 
+class TestACoroutineMayAwait:
+    """A runner whose event loop rests, and who has a program or a pool of processes below it."""
+
+    def job(self, started: float | None) -> Runner:
+        job = Runner()
+        job.runner.stack, job.runner.child_works = AWAITS, 0.5
+        job.runner.child_since = None if started is None else job.story.now + started
+        return job
+
+    @pytest.mark.parametrize("started", [0.5, -3.0, None], ids=["program", "told-late", "pool"])
+    def test_what_works(self, started: float | None) -> None:
+        job = self.job(started)
+        job.story.run(100)
+        assert job.story.engine.incidents() == ()
+        job.runner.child_works = 0.0
+        job.story.run(60)
+        (culprit,) = job.story.culprits()
+        assert culprit.reason == "awaits something of its own"
+
+    def test_no_program_that_was_there_while_the_job_went_on(self) -> None:
+        job = self.job(-40.0)
+        job.story.run(40)
+        assert [one.actor for one in job.story.culprits()] == ["Runner 0"]
+        assert 15.0 < _named_after(job) <= 25.0
+
+
 @pytest.mark.parametrize(
     ("stack", "reason"),
     [(AWAITS, "awaits something of its own"), (BLOCKS, "sleeping in run (main.py:3)")],

@@ -37,6 +37,7 @@ _THREAD_PYTHON: tuple[tuple[str, str], ...] = (
     (r"_monitor_target", r"ray/train/.*/thread_runner\.py$"),
     (r"watchdog_thread|_?heartbeat\w*|_?watchdog\w*", r".*"),
     (r"_thread_main|_handle_(tasks|results|workers)", r"multiprocessing/pool\.py$"),
+    (r"run", r"concurrent/futures/process\.py$"),
 )
 # Waiting for work: helpers while their innermost Python frame is one of these.
 _IDLE_PYTHON: tuple[tuple[str, str], ...] = (
