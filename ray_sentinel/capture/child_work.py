@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from ray_sentinel.capture.states import read_schedule
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.discovery.descendants import descendants
-from ray_sentinel.progress.proc.proc_stat import TICK, read_stat
+from ray_sentinel.progress.proc.proc_stat import TICK, Stat, read_stat
 
 _WAIT4 = {"x86_64": "61", "aarch64": "260"}
 """The number of the system call, by machine."""
@@ -33,19 +33,22 @@ MOST_THREADS = 256
 """Threads of each that are looked at."""
 
 
-def child_work(pid: int, tid: int) -> ChildWork | None:
+def child_work(pid: int, tid: int, stats: Mapping[int, Stat] | None = None) -> ChildWork | None:
     """How long the processes below ``pid`` have run: those at and below the child for whose end its
-    thread ``tid`` waits, or else all. None if there are none, or the kernel does not tell."""
+    thread ``tid`` waits, or else all. None if there are none, or the kernel does not tell.
+    ``stats`` are those of all processes by pid, where they have just been read."""
     awaited = _awaited(kernel_text(Path(f"/proc/{pid}/task/{tid}/syscall")))
     child = read_stat(awaited) if awaited is not None else None
     above = [child.pid] if child is not None and child.parent == pid else []
-    ran = _all_ran((*above, *(one.pid for one in descendants(above[0] if above else pid))))
+    ran = _all_ran(
+        (*above, *(one.pid for one in descendants(above[0] if above else pid, stats=stats)))
+    )
     return ChildWork(at=time.time(), ran=ran) if ran else None
 
 
-def coroutines_child_work(pid: int) -> ChildWork | None:
+def coroutines_child_work(pid: int, stats: Mapping[int, Stat] | None = None) -> ChildWork | None:
     """The same of all processes below ``pid``, with their ages; None if there are none."""
-    starts = {one.pid: one.branch_start for one in descendants(pid)}
+    starts = {one.pid: one.branch_start for one in descendants(pid, stats=stats)}
     ran = _all_ran(starts)
     uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
     ages = {one: uptime - starts[one] * TICK for one in ran}

@@ -9,8 +9,9 @@ thread.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -34,6 +35,7 @@ from ray_sentinel.evidence.stacks import (
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import Activity, StackFact, StackTrace
+from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
 
 _PROGRAM_TEXT = ProgramText()
 
@@ -72,18 +74,21 @@ def sample_processes(
 
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
         found = list(pool.map(trace_one, processes))
-    reader = StackReader(follows=True)
-    return tuple(_fact_of([run.trace for run in runs], reader) for runs in found)
+    reader, stats = StackReader(follows=True), functools.cache(all_stats)
+    return tuple(_fact_of([run.trace for run in runs], reader, stats) for runs in found)
 
 
-def _fact_of(traces: Sequence[StackTrace], reader: StackReader) -> StackFact:
-    """What the stacks of a process show, with what the kernel tells of its waits."""
+def _fact_of(
+    traces: Sequence[StackTrace], reader: StackReader, stats: Callable[[], Mapping[int, Stat]]
+) -> StackFact:
+    """What the stacks of a process show, with what the kernel tells of its waits; ``stats`` gives
+    those of all processes."""
     fact = classify_process(traces, reader)
     pid, children = fact.process.pid, None
     if awaits_child(fact) or awaits_pool(fact, traces):
-        children = child_work(pid, fact.tid or pid)
+        children = child_work(pid, fact.tid or pid, stats())
     elif rests_in_coroutines(fact, traces):
-        children = coroutines_child_work(pid)
+        children = coroutines_child_work(pid, stats())
     return _with_schedule(msgspec.structs.replace(fact, children=children))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -49,11 +49,14 @@ def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
     }
 
 
-def descendants(root: int, proc: Path = Path("/proc")) -> list[Descendant]:
+def descendants(
+    root: int, proc: Path = Path("/proc"), stats: Mapping[int, Stat] | None = None
+) -> list[Descendant]:
     """The living children, their children and so on, each once: of pids that were given anew while
-    they were read, one may seem to be below itself. Zombies are left out."""
+    they were read, one may seem to be below itself. Zombies are left out. ``stats`` are those of
+    all processes by pid, where they have just been read."""
     children: dict[int, list[Stat]] = {}
-    for stat in all_stats(proc).values():
+    for stat in (all_stats(proc) if stats is None else stats).values():
         children.setdefault(stat.parent, []).append(stat)
     found: list[Descendant] = []
     branches: dict[int, int] = {}
