@@ -474,6 +474,9 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "broken": Step(f"{_W}ray_calls:broken", gives(None), "stopped, blocked, GIL held"),
         "moves": Step(f"{_RY}moves", gives(None), "an event loop or a build gets further"),
         "woken": Step(f"{_W}picture:woken", gives(frozenset()), "a thread was put on a CPU"),
+        "programs": Step(
+            f"{_W}picture:awaiting_programs", passes(0), "programs older than what is awaited"
+        ),
         "goes round": Step(f"{_RY}goes_round", gives(None), "on a CPU in one function"),
         "build": Step(f"{_UN}_build", gives(None), "a runtime environment is built"),
         "facts of builds": Step(f"{_UN}of_builds", gives(()), "whether that build moves"),
