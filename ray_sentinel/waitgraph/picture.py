@@ -33,8 +33,8 @@ from ray_sentinel.waitgraph.solver import GraphRoot, RootKind, solve
 from ray_sentinel.waitgraph.unmet import RAY, Lack, lack_of
 
 TOLD_WITHIN = 5.0
-"""What begins or ends in a job may pass for so many seconds later: agents and Ray's workers report
-once a second, or later if they are short of CPU time."""
+"""Seconds after which it is known at the latest that something has begun or ended in a job: agents
+and Ray's workers report once a second, or later if they are short of CPU time."""
 
 
 class RootMember(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,7 +62,9 @@ def _awaiting_programs(fact: StackFact, oldest: float) -> StackFact:
     work = fact.children
     if work is None or not work.ages:
         return fact
-    ran = {pid: seconds for pid, seconds in work.ran.items() if work.ages[pid] <= oldest}
+    ran = {
+        pid: seconds for pid, seconds in work.ran.items() if work.ages.get(pid, math.inf) <= oldest
+    }
     children = msgspec.structs.replace(work, ran=ran) if ran else None
     return msgspec.structs.replace(fact, children=children)
 

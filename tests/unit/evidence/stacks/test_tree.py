@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks import classes, merge, movement, movements, render, who, woken
+from ray_sentinel.evidence.stacks import (
+    awaiting_programs,
+    classes,
+    merge,
+    movement,
+    movements,
+    render,
+    who,
+    woken,
+)
 from ray_sentinel.evidence.stacks.tree import TreeNode
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
@@ -131,6 +140,20 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
         ]
 
     assert {process.pid for process in woken([look(0), look(1)])} == {1}
+
+
+def test_of_the_programs_below_coroutines_the_old_ones_are_not_awaited() -> None:
+    ran, ages = {50: 3.0, 51: 7.0, 52: 1.0}, {50: 900.0, 51: 4.0}
+    seen = [
+        StackFact(process=ProcessId("n", pid), children=work)
+        for pid, work in enumerate([ChildWork(10.0, ran, ages), ChildWork(10.0, ran), None])
+    ]
+    some, others, none = (fact.children for fact in awaiting_programs(seen, 5.0))
+    assert some is not None
+    assert some.ran == {51: 7.0}
+    assert others == seen[1].children
+    assert none is None
+    assert [fact.children for fact in awaiting_programs(seen[:1], 3.0)] == [None]
 
 
 def test_who_waits_for_a_child_moves_as_long_as_that_works() -> None:
