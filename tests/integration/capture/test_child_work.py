@@ -50,8 +50,11 @@ else:
 """
 COROUTINES = """
 import asyncio, subprocess, sys
+if sys.argv[1] == "uvloop":
+    import uvloop
+    uvloop.install()
 async def main():
-    program = await asyncio.create_subprocess_exec(*sys.argv[1:], stdout=subprocess.PIPE)
+    program = await asyncio.create_subprocess_exec(*sys.argv[2:], stdout=subprocess.PIPE)
     await program.communicate()
 older = subprocess.Popen(["sh", "-c", "sleep 600 & wait"])
 try:
@@ -164,8 +167,9 @@ def test_of_a_pool(how: str, context: str) -> None:
         rests.close()
 
 
-def test_coroutines_may_await_what_was_started_last() -> None:
-    works, rests = (Waiter(how, command, COROUTINES) for how, *command in (BELOW, SLEEPS))
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_coroutines_may_await_what_was_started_last(loop: str) -> None:
+    works, rests = (Waiter(loop, command, COROUTINES) for command in (BELOW, SLEEPS))
     try:
         eventually(works.works, "it works", 60.0)
         eventually(lambda: not rests.works(), "it rests", 60.0)

@@ -238,6 +238,7 @@ PYTHON: tuple[FramePattern, ...] = (
     FramePattern(
         m.IDLE, r"run_forever|_run_once|run_until_complete", r"(^|/)(asyncio/base_events|uvloop/.*)"
     ),
+    FramePattern(m.IDLE, r"run", r"(^|/)asyncio/runners\.py$"),  # uvloop has no frames of its own
     FramePattern(m.IDLE, r"serve_forever|handle_request", r"(^|/)socketserver\.py$"),
     FramePattern(
         m.RAY,

@@ -153,13 +153,14 @@ def runs_coroutines(thread: ThreadStack) -> bool:
 
 
 def runs_event_loop(thread: ThreadStack) -> bool:
-    """Whether an event loop runs in a thread: one of Ray's, or one of ``asyncio``."""
+    """Whether an event loop runs in a thread: one of Ray's, or one that ``asyncio`` has started."""
     return runs_coroutines(thread) or any(
-        not frame.native
-        and frame.file.endswith("asyncio/base_events.py")
-        and last_name(frame.function) == "run_forever"
+        not frame.native and _RUNS_LOOP.search(f"{last_name(frame.function)} {frame.file}")
         for frame in thread.frames
     )
+
+
+_RUNS_LOOP = re.compile(r"^(run_forever .*asyncio/base_events|run .*asyncio/runners)\.py$")
 
 
 _ENGINE = re.compile(r"torch::autograd::(python::Python)?Engine::(thread_\w+|evaluate_function)")

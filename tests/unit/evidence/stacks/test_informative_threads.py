@@ -173,6 +173,8 @@ def test_of_an_actor_whose_coroutines_wait_its_event_loop_tells() -> None:
     assert fact([main, of_c, method], follows=True).tid == 11
     driver = thread("run_forever asyncio/base_events.py:608", "<module> a.py:1", main=True)
     assert fact([driver, of_c], follows=True).thread == "MainThread"
+    in_thread = thread("run asyncio/runners.py:118", "work a.py:1", tid=12)
+    assert fact([main, in_thread], follows=True).tid == 12
 
 
 def test_an_actor_does_not_rest_while_its_event_loop_runs_a_coroutine() -> None:

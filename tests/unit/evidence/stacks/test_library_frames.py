@@ -46,6 +46,11 @@ ZERO3 = "deepspeed/runtime/zero/partition_parameters.py"
         (("cmdloop cmd.py:126", "interaction pdb.py:436", "loss x.py:3"), "input-wait", False, ""),
         (("read", "builtin_input_impl", "ask x.py:3"), "input-wait", False, ""),
         (("pause", "signal_pause", "hold x.py:3"), "sleep", False, ""),
+        # An event loop of which no frame is seen, with nothing to do, and with a coroutine in it.
+        (("run asyncio/runners.py:118", "run asyncio/runners.py:190", "x x.py:3"),
+         "idle", None, ""),
+        (("pause", "signal_pause", "hold x.py:3", "run asyncio/runners.py:118"),
+         "sleep", False, ""),
         # A wait for the device inside a collective, but not inside the user's code there.
         (("cuStreamSynchronize", "barrier torch/distributed/distributed_c10d.py:4159"),
          "collective-wait", True, "barrier"),
