@@ -450,9 +450,10 @@ class RayFacts:
 
     def _waits_for_outsiders(self, node: WaitNode, fact: StackFact) -> bool:
         """Whether an idle driver waits for somebody outside the job: it runs no program, like the
-        kernel of a notebook or an interpreter at its prompt, or it serves requests."""
+        kernel of a notebook, whoever starts that, or an interpreter at its prompt, or it serves
+        requests."""
         known = self.processes.known[node]
-        own = fact.users_code and node not in self._serving
+        own = fact.users_code and not fact.helper and node not in self._serving
         return not known.actor and not known.inner and not own
 
     def _uncalled(self, node: WaitNode) -> WaitNode | None:

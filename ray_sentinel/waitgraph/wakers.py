@@ -77,11 +77,15 @@ def awaited_wakers(
     found = _Waits(facts, look)
     for node, member in look.processes.known.items() if known else ():
         calls = look.runs(node) if member.actor else ()
+        names = dict.fromkeys(call.name for call in calls)
+        # A call that it runs need not be made: calls that began together may have ended so.
+        by_name = [
+            [one for one in known.get((member.actor, name), ()) if one.wakes not in names]
+            for name in names
+        ]
         # What else it runs may wait for something of its own.
-        all_known = calls and all((member.actor, call.name) in known for call in calls)
-        if all_known and look.may_be_woken(node):
-            names = dict.fromkeys(call.name for call in calls)
-            found.add(node, calls, [one for name in names for one in known[member.actor, name]])
+        if by_name and all(by_name) and look.may_be_woken(node):
+            found.add(node, calls, [one for wakers in by_name for one in wakers])
     return found.all()
 
 

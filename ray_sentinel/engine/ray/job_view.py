@@ -524,9 +524,20 @@ class RayJobView(msgspec.Struct, kw_only=True):
     def children_may_pause(self, process: ProcessId, seen: SeenRoot | StandingMember) -> bool:
         """Whether a process waits for children that have not worked in the looks that ``seen`` is
         of, but these are no further apart than the job itself may pause."""
-        fact = self.stacks.get(process)
-        waits = fact is not None and fact.children is not None
+        waits = self._waits_for_children(process)
         return waits and seen.last_at - seen.first_at <= self.timeout
+
+    def _waits_for_children(self, process: ProcessId) -> bool:
+        fact = self.stacks.get(process)
+        return fact is not None and fact.children is not None
+
+    def has_stood_since(
+        self, process: ProcessId, ran_at: float, seen: SeenRoot | StandingMember
+    ) -> float:
+        """Since when a process stands still, whose main thread ran last at ``ran_at``, and which
+        ``seen`` shows at one place. Who waits for children may wake now and then to see whether
+        they have sent anything: while they do not work, that is no movement."""
+        return min(ran_at, seen.first_at) if self._waits_for_children(process) else ran_at
 
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""

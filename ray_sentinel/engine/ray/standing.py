@@ -27,10 +27,13 @@ def standing_kind(
     if standing.thread_still_since is not None:
         return kind if _thread_is_stuck(view, job, standing, now) else None
     track = view.ray.track_of(process)
-    if track is None or track.still_since > standing.first_at:
+    if track is None:
+        return None
+    still_since = job.has_stood_since(process, track.still_since, standing)
+    if still_since > standing.first_at:
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None
-    still_since = job.still_from(track.runs, track.began, track.still_since)
+    still_since = job.still_from(track.runs, track.began, still_since)
     stuck = timeout is not None and now - still_since > timeout
     return kind if stuck else None
 

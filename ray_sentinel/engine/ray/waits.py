@@ -104,7 +104,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if standing is not None and standing.at_device:
         return standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
-        stuck = track is not None and _loop_stands(job, seen, track.still_since, now)
+        still_since = _main_thread_still(job, seen, track)
+        stuck = still_since is not None and _loop_stands(job, seen, still_since, now)
         return "driver-stuck" if stuck else None
     if root.kind == "works":
         return round_kind(view, job, standing, now) if standing is not None else None
@@ -127,7 +128,7 @@ def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now:
     """
     member = seen.root.processes[0]
     standing = job.standing.get(member.process)
-    still_since = _still_since(seen, standing, track)
+    still_since = _still_since(job, seen, standing, track)
     known = job.longest_call_of(member.methods) is not None
     began = max(member.begun.values(), default=None)
     if known or began is None or still_since is None or not _holds_all(job, seen):
@@ -138,7 +139,7 @@ def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now:
 
 
 def _still_since(
-    seen: SeenRoot, standing: StandingMember | None, track: RayTrack | None
+    job: RayJobView, seen: SeenRoot, standing: StandingMember | None, track: RayTrack | None
 ) -> float | None:
     """Since when the thread has not run in which a root stands, or the event loop of its coroutines
     that await something. Agents watch main threads only; of others, looks tell. A process that
@@ -150,7 +151,11 @@ def _still_since(
         return seen.first_at
     if standing is None or standing.thread_still_since is not None:
         return standing.thread_still_since if standing is not None else None
-    return track.still_since if track is not None else None
+    return _main_thread_still(job, seen, track)
+
+
+def _main_thread_still(job: RayJobView, seen: SeenRoot, track: RayTrack | None) -> float | None:
+    return job.has_stood_since(track.process, track.still_since, seen) if track else None
 
 
 def _loop_stands(job: RayJobView, seen: SeenRoot, still_since: float, now: float) -> bool:

@@ -99,9 +99,11 @@ def classify(
 
 
 def awaits_child(fact: StackFact) -> bool:
-    """Whether a process waits for the end of one that it has started, or reads from a pipe, which
-    may be its output."""
-    return fact.label in (m.CHILD.label, m.FIFO.label, m.READ.label)
+    """Whether a process waits for the end of one that it has started, or for what one may send: by
+    a pipe, by a queue between processes, or as the next batch of data."""
+    if fact.label in (m.CHILD.label, m.FIFO.label, m.READ.label, m.INPUT.label):
+        return True
+    return any(_BETWEEN_PROCESSES in place.replace("\\", "/") for place in fact.signature)
 
 
 def awaits_pool(fact: StackFact, traces: Sequence[StackTrace]) -> bool:
@@ -121,6 +123,8 @@ def rests_in_coroutines(fact: StackFact, traces: Iterable[StackTrace]) -> bool:
     return fact.activity == "idle" and any(map(runs_event_loop, threads))
 
 
+_BETWEEN_PROCESSES = "multiprocessing/connection.py:"
+"""In places of a process that waits for others to send something."""
 _POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py", "loky/process_executor.py")
 """Files whose functions run in threads of a process that has a pool of others."""
 

@@ -41,10 +41,19 @@ context = multiprocessing.get_context(sys.argv[2])
 make, seconds = {"map": (operator.pow, (7, 10**9)), "sleep": (time.sleep, (600,))}[sys.argv[3]]
 if sys.argv[1] == "pool":
     context.Pool(2).apply(make, seconds)
-elif sys.argv[1] == "process":
+elif sys.argv[1] == "batches":
+    import torch
+    class Records(torch.utils.data.Dataset):
+        def __len__(self):
+            return 9
+        def __getitem__(self, number):
+            make(*seconds)
+    next(iter(torch.utils.data.DataLoader(Records(), num_workers=2)))
+elif sys.argv[1] in ("process", "pipe", "queue"):
     one = context.Process(target=make, args=seconds)
     one.start()
-    one.join()
+    pipe, queue = context.Pipe(), context.Queue()
+    {"process": one.join, "pipe": pipe[0].recv, "queue": queue.get}[sys.argv[1]]()
 else:
     concurrent.futures.ProcessPoolExecutor(2, context).submit(make, *seconds).result()
 """
@@ -154,10 +163,11 @@ def test_of_a_child_that_sleeps(waiter: Waiter) -> None:
 POOL_WAITS = [
     (how, context) for how in ("pool", "process", "futures") for context in ("fork", "spawn")
 ]
+POOL_WAITS += [("pipe", "fork"), ("queue", "spawn"), ("batches", "fork")]
 
 
 @pytest.mark.parametrize(("how", "context"), POOL_WAITS)
-def test_of_a_pool(how: str, context: str) -> None:
+def test_of_processes_that_python_starts(how: str, context: str) -> None:
     works, rests = (Waiter(how, [context, doing], POOLS) for doing in ("map", "sleep"))
     try:
         eventually(works.works, "the pool works", 60.0)

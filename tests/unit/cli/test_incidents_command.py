@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from ray_sentinel.cli.main import main
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import ChildWork, StackFact
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.page_data import incident, incident_of_actors, status
@@ -16,7 +19,12 @@ from tests.support.page_data import incident, incident_of_actors, status
 @pytest.fixture
 def link() -> Iterator[str]:
     over = msgspec.structs.replace(incident(number="0003"), state="resolved")
-    page = Page(PageSource(status, lambda: (incident(), incident_of_actors(), over)), port=0)
+    waits = StackFact(process=ProcessId("node-1", 72), children=ChildWork(1.0, {7912: 0.02}))
+    actors = incident_of_actors()
+    assert actors.verdict is not None
+    verdict = msgspec.structs.replace(actors.verdict, stacks=(waits,))
+    actors = msgspec.structs.replace(actors, verdict=verdict)
+    page = Page(PageSource(status, lambda: (incident(), actors, over)), port=0)
     try:
         yield page.link
     finally:
@@ -50,6 +58,15 @@ def test_an_id_alone_shows_the_incident_with_its_files(
     assert said(capsys, "0001", "--url", link) == long
     assert " • State: going on, evidence saved" in long
     assert long[-1] == "files: /data/llama/incidents/x-0001"
+
+
+def test_json_tells_how_long_the_children_of_an_actor_ran(
+    link: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["incidents", "--json", "--url", link]) == 1
+    told = json.loads(capsys.readouterr().out)
+    facts = [fact for one in told for fact in one["verdict"]["stacks"] if fact["children"]]
+    assert [fact["children"]["ran"] for fact in facts] == [{"7912": 0.02}]
 
 
 def test_what_is_no_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

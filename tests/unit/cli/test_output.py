@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from ray_sentinel.cli.output import escape_unencodable, print_error, print_json, print_json_line
+from ray_sentinel.model.stacks import ChildWork
 
 HOSTILE = "a\x1b[2J\x7f\x9b31m\u202ez → é 😀\t\n"
 
@@ -34,6 +35,17 @@ def test_json_is_the_same_to_a_reader_and_harmless_to_a_terminal(
     assert json.loads(text) == {"said": HOSTILE}
     assert not set(text) & set("\x1b\x7f\x9b\u202e")
     assert ("→" in text) == (encoding == "utf-8")
+
+
+def test_json_has_its_keys_in_order_also_where_they_are_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_json({"ran": {12: 1.5, 3: 2.0}, "at": "\udcff"})
+    assert list(json.loads(capsys.readouterr().out)["ran"]) == ["12", "3"]
+    print_json(ChildWork(at=1.0, ran={12: 1.5, 3: 2.0}))
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {"ages": {}, "at": 1.0, "ran": {"12": 1.5, "3": 2.0}}
+    assert list(shown["ran"]) == ["12", "3"]
 
 
 def test_an_error_is_told_also_where_its_characters_are_not_known(

@@ -20,6 +20,14 @@ from tests.support.ray_story import (
     driver,
 )
 
+BATCHES = StackFact(
+    process=SLEEPS.process,
+    signature=("step (train.py:9)", "_try_get_data (torch/utils/data/dataloader.py:1291)"),
+    activity="input-wait",
+    label="waiting for the next batch of data",
+    waits_for_others=False,
+    users_code=True,
+)
 WARM = 60
 ACCEPTS = msgspec.structs.replace(
     SLEEPS,
@@ -138,6 +146,31 @@ def test_the_runner_waits_for_a_program_that_hangs() -> None:
     (culprit,) = job.story.culprits()
     assert culprit.reason == "waiting for a child process in evaluate (main.py:5)"
     assert 60 + 15.0 < _named_after(job) <= 60 + 50.0, "looks are seldom by then"
+
+
+@pytest.mark.parametrize("who", ["driver", "Rollout 1"])
+@pytest.mark.parametrize(("share", "hangs"), [(0.0, True), (0.5, False), (None, False)])
+def test_who_waits_for_the_batches_of_other_processes(
+    who: str, share: float | None, hangs: bool
+) -> None:
+    """It wakes every few seconds to see whether they live; ``None``: it has no such processes."""
+    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, rollout, loads])
+    story.train(WARM)
+    rollout.rests(story.now)
+    if who == "driver":
+        loads.rests(story.now)
+        waiter, waiter.stack = main, BATCHES
+    else:
+        story.drives(main)
+        loads.begins("generate", story.now, BATCHES)
+        story.call(main, loads, "generate")
+        waiter = loads
+    waiter.child_works = share
+    story.run(60, lambda: waiter.works(story.now) if story.now % 5 < 1 else None)
+    assert bool(story.engine.incidents()) is hangs
+    if hangs:
+        assert [one.actor or one.role for one in story.culprits()] == [who]
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["main-thread", "thread"])

@@ -163,15 +163,18 @@ def test_no_times_are_asked_for_where_no_pause_was_long() -> None:
     assert not times_told(story)
 
 
-@pytest.mark.parametrize("runs_a_program", [False, True])
+@pytest.mark.parametrize(
+    ("runs_a_program", "helper"), [(False, ""), (True, ""), (False, "tool"), (True, "tool")]
+)
 def test_a_driver_that_rests_waits_for_a_person_unless_a_program_of_its_user_runs(
-    runs_a_program: bool,
+    runs_a_program: bool, helper: str
 ) -> None:
+    """The kernel of a notebook may be started by a program of a platform, outside of libraries."""
     story, main, _ = rollouts()
-    main.stack = msgspec.structs.replace(RESTS, users_code=runs_a_program)
+    main.stack = msgspec.structs.replace(RESTS, users_code=runs_a_program, helper=helper)
     story.run(300)
     kinds = [one.kind for one in story.engine.incidents(everything=True)]
-    assert kinds == (["driver-stuck"] if runs_a_program else [])
+    assert kinds == (["driver-stuck"] if runs_a_program and not helper else [])
 
 
 def test_what_a_job_waits_for_while_its_actors_are_made_is_no_pause_of_its_work() -> None:

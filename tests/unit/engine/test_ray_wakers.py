@@ -209,6 +209,37 @@ def test_who_holds_a_lock_and_waits_for_it_is_named() -> None:
     assert incident.confirmed_at - (ray_story.START + WARM) < 32.0
 
 
+def test_a_call_that_runs_is_not_waited_for() -> None:
+    """Calls that begin and end together seem to end each other. Here each then waits for a lock
+    that the other holds."""
+    main, (holder,), (worker,) = driver(), actors("Holder", 1, 10), actors("Worker", 1, 20)
+    story = RayStory([main, holder, worker])
+    story.train(WARM)
+    worker.rests(story.now)
+    story.drives(main)
+    holder.begins("take", story.now, ray_story.RESTS)
+    holder.stack = msgspec.structs.replace(
+        SLEEPS,
+        signature=("give (rl.py:9)",),
+        activity="lock-wait",
+        label="waiting for a lock",
+        users_code=True,
+        tid=99,
+        switches=7,
+    )
+    names = ("Holder.take", "Holder.give")
+    for name in names:
+        story.call(main, holder, name.removeprefix("Holder."))
+    story.ended = {name: EndedCalls(count=20, longest=0.8, last_at=story.now) for name in names}
+    story.wakers = tuple(
+        CallWaker(actor=holder.actor, waits=waits, wakes=wakes, caller=story.calls[0].id, owes=owes)
+        for waits, wakes, owes in ((*names, False), (*names[::-1], True))
+    )
+    story.run(60)
+    assert [one.actor for one in story.culprits()] == ["Holder 0"]
+    assert story.incident().kind == "actor-stuck"
+
+
 def test_an_actor_at_rest_that_somebody_else_calls_is_not_named() -> None:
     (controller,) = actors("Controller", 1, 40)
     pipeline = Pipeline(others=[controller])

@@ -179,7 +179,8 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
     for index, frame in enumerate(frames):
         row = match(frame)
         if row is None:
-            own_code = own_code or _is_users(frame)
+            # A module's body inside of a wait is what that imports.
+            own_code = own_code or (_is_users(frame) and not frame.function.startswith("<"))
             continue
         meaning = row.meaning
         # Ray and network servers wait in their own frames; with user code inside such a frame, they
@@ -239,11 +240,14 @@ def users_place(frames: Iterable[Frame]) -> str:
 
 
 def _is_users(frame: Frame) -> bool:
-    """Whether a frame that no row knows is Python code of the user's."""
-    if frame.native or frame.function.startswith("<") or not frame.file:
+    """Whether a frame that no row knows is Python code of the user's, such as the body of a script
+    that was started."""
+    if frame.native or not frame.file:
         return False
     file = frame.file.replace("\\", "/")
-    if _LIBRARY.search(file):
+    # An installed command (``bin/ray``), or what ``python -c`` runs (``<string>``), calls others.
+    starts = frame.function == "<module>" and not file.endswith(".py")
+    if starts or _LIBRARY.search(file):
         return False
     top = file.lstrip("/").split("/", 1)[0].removesuffix(".py")
     return file.startswith("/") or top not in _STANDARD

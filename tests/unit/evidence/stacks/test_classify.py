@@ -145,6 +145,40 @@ def test_the_innermost_frame_of_the_users_code_is_known() -> None:
     assert main_fact("wait threading.py:327", "get queue.py:171").users_place == ""
 
 
+@pytest.mark.parametrize(
+    ("outermost", "is_users"),
+    [
+        ("<module> /home/me/rl.py:31", True),
+        ("<module> rl.py:31", True),
+        ("<module> <string>:1", False),
+        ("<module> /opt/venv/bin/ipython:8", False),
+        ("<module> /usr/lib/python3/dist-packages/colab_kernel_launcher.py:37", False),
+        ("<module> runpy.py:1", False),
+    ],
+)
+def test_the_body_of_a_script_is_the_users_code(outermost: str, is_users: bool) -> None:
+    """A driver whose coroutines all await something shows only where they were started."""
+    found = main_fact(
+        "select selectors.py:468",
+        "run_forever asyncio/base_events.py:607",
+        "run asyncio/runners.py:118",
+        outermost,
+    )
+    assert found.activity == "idle"
+    assert found.users_code is is_users
+    assert bool(found.users_place) is is_users
+
+
+def test_a_module_that_a_wait_imports_is_no_code_that_the_wait_runs() -> None:
+    found = main_fact(
+        "<module> /home/me/reward.py:3",
+        "get_objects ray/_private/worker.py:976",
+        "get ray/_private/worker.py:2882",
+        "<module> /home/me/rl.py:31",
+    )
+    assert found.label == "waiting for Ray"
+
+
 def test_the_users_code_that_a_server_runs_does_not_wait_for_the_network() -> None:
     frames = (
         "finish_request socketserver.py:361",
