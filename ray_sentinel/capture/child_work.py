@@ -3,9 +3,10 @@
 Who waits for a child stands still while that works. For which of its children a thread waits is
 an argument of the system call in which it waits (``wait4``, ``waitid``); the kernel shows it to
 whoever may trace the process, as py-spy must, too. Who reads a child's output, or waits for a pool
-of processes, waits in other calls: then all of its children count, but for Ray's own. Which of them
-coroutines await, if any, no call tells: then the age of each is told, too, because a program that
-was started when the job fell silent may be it.
+of processes, waits in other calls: then all of its children count, but for Ray's own. Who waits for
+the network may wait for those with which it has a connection. Which of them coroutines await, if
+any, no call tells: then the age of each is told, too, because a program that was started when the
+job fell silent may be it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
+from ray_sentinel.capture.connections import answering
 from ray_sentinel.capture.states import read_schedule
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.stacks import ChildWork
@@ -46,13 +48,36 @@ def child_work(pid: int, tid: int, stats: Mapping[int, Stat] | None = None) -> C
     return ChildWork(at=time.time(), ran=ran) if ran else None
 
 
-def coroutines_child_work(pid: int, stats: Mapping[int, Stat] | None = None) -> ChildWork | None:
-    """The same of all processes below ``pid``, with their ages; None if there are none."""
+def answering_child_work(
+    pid: int, ends: Mapping[int, int], stats: Mapping[int, Stat] | None = None
+) -> ChildWork | None:
+    """The same of the processes below ``pid`` from which it may await an answer, and of those below
+    them; ``ends`` are ``awaited_ends``. None if there are none."""
+    ran = _all_ran(_answering(pid, [one.pid for one in descendants(pid, stats=stats)], ends, stats))
+    return ChildWork(at=time.time(), ran=ran) if ran else None
+
+
+def coroutines_child_work(
+    pid: int, ends: Mapping[int, int], stats: Mapping[int, Stat] | None = None
+) -> ChildWork | None:
+    """The same of all processes below ``pid``, with their ages, of which those that may answer have
+    none; None if there are none."""
     starts = {one.pid: one.branch_start for one in descendants(pid, stats=stats)}
-    ran = _all_ran(starts)
+    ran, answering = _all_ran(starts), _answering(pid, starts, ends, stats)
     uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
-    ages = {one: uptime - starts[one] * TICK for one in ran}
+    ages = {one: 0.0 if one in answering else uptime - starts[one] * TICK for one in ran}
     return ChildWork(at=time.time(), ran=ran, ages=ages) if ran else None
+
+
+def _answering(
+    pid: int,
+    below: Iterable[int],
+    ends: Mapping[int, int],
+    stats: Mapping[int, Stat] | None,
+) -> dict[int, None]:
+    found = answering(pid, below, ends)
+    more = (one.pid for above in found for one in descendants(above, stats=stats))
+    return dict.fromkeys((*sorted(found), *more))
 
 
 def _all_ran(pids: Iterable[int]) -> dict[int, float]:

@@ -1,10 +1,11 @@
-"""The TCP connections of processes and their descendants on which an answer is due.
+"""The connections of processes and their descendants on which an answer is due.
 
 The kernel knows of every connection when something was last sent over it, and when something last
 came (``struct tcp_info`` in ``linux/tcp.h``): the end that sent last awaits an answer, as the
-client of an HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7
-sock_diag``), which is open to every user. That takes one request and one kind of answer; pyroute2,
-which can do the same, brings a whole toolkit for configuring networks.
+client of an HTTP server does, and the other end owes it. Of a Unix socket it knows only which is
+the other end. The kernel is asked by netlink (``man 7 sock_diag``), which is open to every user.
+That takes one request and one kind of answer for each family; pyroute2, which can do the same,
+brings a whole toolkit for configuring networks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -46,6 +47,12 @@ states."""
 _MESSAGE = struct.Struct("=BBBB2s2s16s16s12xIIIII")
 """The layout of ``inet_diag_msg``: family and state come first, ports and addresses in network
 order from the fifth field on, and the inode last."""
+_UNIX_REQUEST = struct.Struct("=BBHIIIII")
+"""The layout of ``unix_diag_req``: family, protocol, padding, states, inode, attributes, cookie."""
+_UNIX_MESSAGE = struct.Struct("=BBBBIII")
+"""The layout of ``unix_diag_msg``: family, type, state, padding, inode, cookie."""
+_SHOW_PEER, _PEER = 4, 2
+"""``UDIAG_SHOW_PEER``, and ``UNIX_DIAG_PEER``: the attribute that is the other end's inode."""
 _ATTRIBUTE = struct.Struct("=HH")
 _SENT, _RECEIVED = 44, 52
 """The offsets of ``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` in a ``tcp_info``. They are
@@ -145,19 +152,52 @@ def _inodes(pid: int) -> Iterator[int]:
         return
 
 
+def awaited_ends() -> dict[int, int]:
+    """The sockets of this network namespace on which an answer may be awaited, by inode, each with
+    the inode of its other end: those of TCP that sent last, and all Unix sockets. Empty if the
+    kernel does not report them."""
+    try:
+        sockets, unix = list(tcp_sockets()), dict(_unix_peers())
+    except OSError:
+        return {}
+    ends = {(one.local, one.remote): one.inode for one in sockets if not one.listens}
+    asking = (one for one in sockets if one.awaits is not None)
+    tcp = {one.inode: ends.get((one.remote, one.local), 0) for one in asking}
+    return {inode: peer for inode, peer in (*tcp.items(), *unix.items()) if peer}
+
+
+def answering(pid: int, below: Iterable[int], ends: Mapping[int, int]) -> set[int]:
+    """Those processes ``below`` one from which it may await an answer; ``ends`` are
+    ``awaited_ends``. A connection of a process with itself, such as an event loop has, is none."""
+    own = set(_inodes(pid))
+    others = {ends[inode] for inode in own & ends.keys()} - own
+    return {one for one in below if others and not others.isdisjoint(_inodes(one))}
+
+
 def tcp_sockets() -> Iterator[TcpSocket]:
     """The sockets of this network namespace that listen or are connected. Raises OSError."""
     for family in (socket.AF_INET, socket.AF_INET6):
         request = _REQUEST.pack(
             family, socket.IPPROTO_TCP, 1 << _INFO - 1, 0, 1 << _ESTABLISHED | 1 << _LISTEN
         )
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:
-            kernel.settimeout(ANSWER_SECONDS)
-            kernel.send(
-                _HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _DUMP, 1, 0) + request
-            )
-            for message in _messages(kernel):
-                yield _socket(message)
+        yield from map(_socket, _answers(request))
+
+
+def _unix_peers() -> Iterator[tuple[int, int]]:
+    """The inodes of connected Unix sockets, each with that of the other end. Raises OSError."""
+    request = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 1 << _ESTABLISHED, 0, _SHOW_PEER, 0, 0)
+    for message in _answers(request):
+        inode = _UNIX_MESSAGE.unpack_from(message)[4]
+        if len(peer := _attribute(message, _UNIX_MESSAGE.size, _PEER)) >= 4:
+            yield inode, struct.unpack_from("=I", peer)[0]
+
+
+def _answers(request: bytes) -> Iterator[bytes]:
+    """What the kernel says of each socket that a request is for. Raises OSError."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:
+        kernel.settimeout(ANSWER_SECONDS)
+        kernel.send(_HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _DUMP, 1, 0) + request)
+        yield from _messages(kernel)
 
 
 def _messages(kernel: socket.socket) -> Iterator[bytes]:
@@ -177,7 +217,7 @@ def _messages(kernel: socket.socket) -> Iterator[bytes]:
 
 def _socket(message: bytes) -> TcpSocket:
     family, state, _, _, port, other_port, here, there, *rest = _MESSAGE.unpack_from(message)
-    awaits, owes = _due(_info(message))
+    awaits, owes = _due(_attribute(message, _MESSAGE.size, _INFO))
     local, remote = int.from_bytes(port, "big"), int.from_bytes(other_port, "big")
     return TcpSocket(
         inode=rest[-1],
@@ -197,11 +237,11 @@ def _address(family: int, raw: bytes) -> str:
     return socket.inet_ntop(family, raw[: 4 if family == socket.AF_INET else 16])
 
 
-def _info(message: bytes) -> bytes:
-    at = _MESSAGE.size
+def _attribute(message: bytes, at: int, wanted: int) -> bytes:
+    """One of the attributes of a message, which begin ``at`` a place; empty if it lacks that."""
     while at + _ATTRIBUTE.size <= len(message):
         length, kind = _ATTRIBUTE.unpack_from(message, at)
-        if kind == _INFO:
+        if kind == wanted:
             return message[at + _ATTRIBUTE.size : at + length]
         at += max(_ATTRIBUTE.size, length) + 3 & ~3
     return b""

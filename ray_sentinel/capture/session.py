@@ -17,7 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from ray_sentinel.capture import guard
-from ray_sentinel.capture.child_work import child_work, coroutines_child_work
+from ray_sentinel.capture.child_work import (
+    answering_child_work,
+    child_work,
+    coroutines_child_work,
+)
+from ray_sentinel.capture.connections import awaited_ends
 from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import read_schedule, uses_cuda
 from ray_sentinel.capture.timed_sleep import wakes_at
@@ -27,6 +32,7 @@ from ray_sentinel.config import CaptureConfig, safe_name
 from ray_sentinel.evidence.stacks import (
     StackReader,
     awaits_child,
+    awaits_network,
     awaits_pool,
     classify_process,
     informative_thread,
@@ -74,21 +80,32 @@ def sample_processes(
 
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
         found = list(pool.map(trace_one, processes))
-    reader, stats = StackReader(follows=True), functools.cache(all_stats)
-    return tuple(_fact_of([run.trace for run in runs], reader, stats) for runs in found)
+    reader, node = StackReader(follows=True), _Node()
+    return tuple(_fact_of([run.trace for run in runs], reader, node) for runs in found)
 
 
-def _fact_of(
-    traces: Sequence[StackTrace], reader: StackReader, stats: Callable[[], Mapping[int, Stat]]
-) -> StackFact:
-    """What the stacks of a process show, with what the kernel tells of its waits; ``stats`` gives
-    those of all processes."""
+class _Node:
+    """What the kernel tells of all processes and connections, asked once where it is needed."""
+
+    @functools.cached_property
+    def stats(self) -> Mapping[int, Stat]:
+        return all_stats()
+
+    @functools.cached_property
+    def ends(self) -> Mapping[int, int]:
+        return awaited_ends()
+
+
+def _fact_of(traces: Sequence[StackTrace], reader: StackReader, node: _Node) -> StackFact:
+    """What the stacks of a process show, with what the kernel tells of its waits."""
     fact = classify_process(traces, reader)
     pid, children = fact.process.pid, None
     if awaits_child(fact) or awaits_pool(fact, traces):
-        children = child_work(pid, fact.tid or pid, stats())
+        children = child_work(pid, fact.tid or pid, node.stats)
+    elif awaits_network(fact):
+        children = answering_child_work(pid, node.ends, node.stats)
     elif rests_in_coroutines(fact, traces):
-        children = coroutines_child_work(pid, stats())
+        children = coroutines_child_work(pid, node.ends, node.stats)
     return _with_schedule(msgspec.structs.replace(fact, children=children))
 
 

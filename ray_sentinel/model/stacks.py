@@ -113,7 +113,7 @@ class ChildWork(msgspec.Struct, frozen=True):
     by pid."""
     ages: dict[int, float] = {}
     """If it is not known whether any of them is awaited: seconds since the child was started that
-    each is, or is below; by pid."""
+    each is, or is below; by pid. 0 where an answer of it may be awaited."""
 
 
 class StackFact(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@
 
 from ray_sentinel.evidence.stacks.classify import (
     awaits_child,
+    awaits_network,
     awaits_pool,
     by_process,
     classify,
@@ -30,6 +31,7 @@ __all__ = [
     "StackReader",
     "awaiting_programs",
     "awaits_child",
+    "awaits_network",
     "awaits_pool",
     "by_process",
     "children_worked",

@@ -106,6 +106,11 @@ def awaits_child(fact: StackFact) -> bool:
     return any(_BETWEEN_PROCESSES in place.replace("\\", "/") for place in fact.signature)
 
 
+def awaits_network(fact: StackFact) -> bool:
+    """Whether a process waits for the network, and so may wait for one that it has started."""
+    return fact.label == m.NETWORK.label
+
+
 def awaits_pool(fact: StackFact, traces: Sequence[StackTrace]) -> bool:
     """Whether a process waits for threads of its own, and one of them hands on what a pool of
     processes brings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from ray_sentinel.capture.child_work import child_work
 from ray_sentinel.capture.session import sample_processes
 from ray_sentinel.evidence.stacks import children_worked
+from ray_sentinel.evidence.stacks.compare import awaiting_programs
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.proc.proc_stat import read_stat
@@ -73,6 +75,38 @@ except subprocess.TimeoutExpired:
 """
 OLDER = 3.0
 """How many seconds older one of its children is than the other, at least."""
+SERVERS = """
+import asyncio, os, socket, subprocess, sys, time
+family, how, doing = sys.argv[1:]
+if doing == "serves":
+    there = socket.socket(fileno=0)
+    there.recv(1)
+    until = time.monotonic() + 3.0
+    while how == "works" or time.monotonic() < until:
+        pass
+    time.sleep(600)
+listens = socket.socket(socket.AF_UNIX if family == "unix" else socket.AF_INET)
+listens.bind("" if family == "unix" else ("127.0.0.1", 0))
+listens.listen()
+here = socket.socket(listens.family)
+here.connect(listens.getsockname())
+there = listens.accept()[0]
+code = sys.orig_argv[sys.orig_argv.index("-c") + 1]
+command = [sys.executable, "-c", code, family, how, "serves"]
+subprocess.Popen(command, stdin=there)
+there.close()
+spins = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+time.sleep(4.0)
+here.send(b"x")
+async def awaits():
+    reader, _ = await asyncio.open_connection(sock=here)
+    await reader.read(1)
+if family == "coroutines":
+    asyncio.run(awaits())
+else:
+    here.recv(1)
+"""
+"""Another child works all the time, from which no answer can be awaited."""
 COROUTINES_POOL = """
 import asyncio, concurrent.futures, operator
 async def main():
@@ -101,7 +135,12 @@ ray.get([actors[0].program.remote(), actors[1].pool.remote()])
 class Waiter:
     """A process that waits for a child to end, beside others that sleep."""
 
-    def __init__(self, how: str, command: list[str], program: str = WAITS) -> None:
+    def __init__(
+        self, how: str, command: list[str], program: str = WAITS, oldest: float = math.inf
+    ) -> None:
+        """Of children of which it is not known whether they are awaited, older ones do not
+        count."""
+        self.oldest = oldest
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, how, *command], start_new_session=True
         )
@@ -113,7 +152,7 @@ class Waiter:
         """As agents take it, once it waits."""
 
         def children() -> ChildWork | None:
-            (fact,) = sample_processes([self.id])
+            (fact,) = awaiting_programs(sample_processes([self.id]), self.oldest)
             return fact.children
 
         return eventually(children, "it waits", 60.0)
@@ -188,6 +227,19 @@ def test_coroutines_may_await_what_was_started_last(loop: str) -> None:
         youngest, oldest = min(ages.values()), max(ages.values())
         assert oldest - youngest >= OLDER - 0.1, "clock ticks"
         assert sorted(ages.values()) == pytest.approx([youngest] * 2 + [oldest] * 2)
+    finally:
+        works.close()
+        rests.close()
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix", "coroutines"])
+def test_of_a_child_that_is_asked_over_a_connection(family: str) -> None:
+    works, rests = (
+        Waiter(family, [how, "asks"], SERVERS, oldest=OLDER) for how in ("works", "rests")
+    )
+    try:
+        eventually(works.works, "its child works", 60.0)
+        eventually(lambda: not rests.works(), "its child rests", 60.0)
     finally:
         works.close()
         rests.close()
