@@ -479,7 +479,7 @@ _ROOMS: dict[str, dict[str, Step]] = {
         ),
         "wakes to look": Step(
             "ray_sentinel.engine.ray.job_view:RayJobView.has_stood_since",
-            passes(2),
+            passes(3),
             "who waits for children may wake to see whether they have sent anything",
         ),
         "goes round": Step(f"{_RY}goes_round", gives(None), "on a CPU in one function"),

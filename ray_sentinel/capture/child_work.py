@@ -11,18 +11,19 @@ job fell silent may be it.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
-from ray_sentinel.capture.connections import answering
+from ray_sentinel.capture.connections import asking_sockets, connected, unix_peers
 from ray_sentinel.capture.states import read_schedule
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.discovery.descendants import descendants
-from ray_sentinel.progress.proc.proc_stat import TICK, Stat, read_stat
+from ray_sentinel.progress.proc.proc_stat import TICK, Stat, all_stats, read_stat
 
 _WAIT4 = {"x86_64": "61", "aarch64": "260"}
 """The number of the system call, by machine."""
@@ -35,10 +36,30 @@ MOST_THREADS = 256
 """Threads of each that are looked at."""
 
 
-def child_work(pid: int, tid: int, stats: Mapping[int, Stat] | None = None) -> ChildWork | None:
+class KernelTables:
+    """What the kernel tells of all processes and sockets of this node, each read once, when it is
+    first needed."""
+
+    @functools.cached_property
+    def stats(self) -> Mapping[int, Stat]:
+        """By pid."""
+        return all_stats()
+
+    @functools.cached_property
+    def asking(self) -> Mapping[int, int]:
+        """``asking_sockets``."""
+        return asking_sockets()
+
+    @functools.cached_property
+    def unix(self) -> Mapping[int, int]:
+        """``unix_peers``."""
+        return unix_peers()
+
+
+def child_work(pid: int, tid: int, tables: KernelTables | None = None) -> ChildWork | None:
     """How long the processes below ``pid`` have run: those at and below the child for whose end its
-    thread ``tid`` waits, or else all. None if there are none, or the kernel does not tell.
-    ``stats`` are those of all processes by pid, where they have just been read."""
+    thread ``tid`` waits, or else all. None if there are none, or the kernel does not tell."""
+    stats = (tables or KernelTables()).stats
     awaited = _awaited(kernel_text(Path(f"/proc/{pid}/task/{tid}/syscall")))
     child = read_stat(awaited) if awaited is not None else None
     above = [child.pid] if child is not None and child.parent == pid else []
@@ -48,36 +69,40 @@ def child_work(pid: int, tid: int, stats: Mapping[int, Stat] | None = None) -> C
     return ChildWork(at=time.time(), ran=ran) if ran else None
 
 
-def answering_child_work(
-    pid: int, ends: Mapping[int, int], stats: Mapping[int, Stat] | None = None
-) -> ChildWork | None:
-    """The same of the processes below ``pid`` from which it may await an answer, and of those below
-    them; ``ends`` are ``awaited_ends``. None if there are none."""
-    ran = _all_ran(_answering(pid, [one.pid for one in descendants(pid, stats=stats)], ends, stats))
+def answering_child_work(pid: int, tables: KernelTables) -> ChildWork | None:
+    """The same of the processes below ``pid`` from which it may await an answer over a connection,
+    and of those below them. None if there are none. Of a Unix socket, the kernel does not tell who
+    sent last."""
+    below = [one.pid for one in descendants(pid, stats=tables.stats)]
+    asked = connected(pid, below, tables.asking) if below else set()
+    asked |= connected(pid, below, tables.unix) if below else set()
+    ran = _all_ran(_with_those_below(asked, below, tables.stats))
     return ChildWork(at=time.time(), ran=ran) if ran else None
 
 
-def coroutines_child_work(
-    pid: int, ends: Mapping[int, int], stats: Mapping[int, Stat] | None = None
-) -> ChildWork | None:
-    """The same of all processes below ``pid``, with their ages, of which those that may answer have
-    none; None if there are none."""
-    starts = {one.pid: one.branch_start for one in descendants(pid, stats=stats)}
-    ran, answering = _all_ran(starts), _answering(pid, starts, ends, stats)
-    uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
-    ages = {one: 0.0 if one in answering else uptime - starts[one] * TICK for one in ran}
+def coroutines_child_work(pid: int, tables: KernelTables) -> ChildWork | None:
+    """The same of all processes below ``pid``, with their ages; None if there are none. A program
+    has Unix sockets for its output, if an event loop started it, so these tell nothing here."""
+    starts = {one.pid: one.branch_start for one in descendants(pid, stats=tables.stats)}
+    if not starts:
+        return None
+    asked = connected(pid, starts, tables.asking)
+    owing = _with_those_below(asked, starts, tables.stats)
+    ran, uptime = _all_ran(starts), time.clock_gettime(time.CLOCK_BOOTTIME)
+    ages = {one: 0.0 if one in owing else uptime - starts[one] * TICK for one in ran}
     return ChildWork(at=time.time(), ran=ran, ages=ages) if ran else None
 
 
-def _answering(
-    pid: int,
-    below: Iterable[int],
-    ends: Mapping[int, int],
-    stats: Mapping[int, Stat] | None,
-) -> dict[int, None]:
-    found = answering(pid, below, ends)
-    more = (one.pid for above in found for one in descendants(above, stats=stats))
-    return dict.fromkeys((*sorted(found), *more))
+def _with_those_below(
+    found: Collection[int], below: Iterable[int], stats: Mapping[int, Stat]
+) -> set[int]:
+    """Some of the processes ``below`` one, which come after those that are above them, and all that
+    are below these."""
+    all_found = set(found)
+    for one in below if found else ():
+        if one in stats and stats[one].parent in all_found:
+            all_found.add(one)
+    return all_found
 
 
 def _all_ran(pids: Iterable[int]) -> dict[int, float]:

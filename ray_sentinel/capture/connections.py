@@ -28,6 +28,8 @@ MOST_CONNECTIONS = 4096
 left out."""
 MOST_FILES = 4096
 """Most open files of one process that are looked at; the others are left out."""
+MOST_CONNECTED = 256
+"""Most processes below one of which the open files are looked at."""
 ANSWER_SECONDS = 1.0
 """Seconds to wait for the kernel, which answers in a millisecond."""
 _SOCK_DIAG = 4
@@ -152,26 +154,45 @@ def _inodes(pid: int) -> Iterator[int]:
         return
 
 
-def awaited_ends() -> dict[int, int]:
-    """The sockets of this network namespace on which an answer may be awaited, by inode, each with
-    the inode of its other end: those of TCP that sent last, and all Unix sockets. Empty if the
-    kernel does not report them."""
+def asking_sockets() -> dict[int, int]:
+    """The TCP sockets of this network namespace that sent last, by inode, each with the inode of
+    the socket that is to answer. Until somebody accepts a connection, that is the listening one.
+    Empty if the kernel does not report them."""
     try:
-        sockets, unix = list(tcp_sockets()), dict(_unix_peers())
+        sockets = list(tcp_sockets())
     except OSError:
         return {}
     ends = {(one.local, one.remote): one.inode for one in sockets if not one.listens}
-    asking = (one for one in sockets if one.awaits is not None)
-    tcp = {one.inode: ends.get((one.remote, one.local), 0) for one in asking}
-    return {inode: peer for inode, peer in (*tcp.items(), *unix.items()) if peer}
+    listening = {one.port: one.inode for one in sockets if one.listens}
+    found: dict[int, int] = {}
+    for one in sockets:
+        if one.awaits is not None:
+            host, _, port = one.remote.rpartition(":")
+            here = one.local.rpartition(":")[0] == host
+            waiting = listening.get(int(port), 0) if here else 0
+            found[one.inode] = ends.get((one.remote, one.local), 0) or waiting
+    return {inode: other for inode, other in found.items() if other}
 
 
-def answering(pid: int, below: Iterable[int], ends: Mapping[int, int]) -> set[int]:
-    """Those processes ``below`` one from which it may await an answer; ``ends`` are
-    ``awaited_ends``. A connection of a process with itself, such as an event loop has, is none."""
-    own = set(_inodes(pid))
-    others = {ends[inode] for inode in own & ends.keys()} - own
-    return {one for one in below if others and not others.isdisjoint(_inodes(one))}
+def unix_peers() -> dict[int, int]:
+    """The connected Unix sockets by inode, each with that of its other end. Empty if the kernel
+    does not report them: not every one does."""
+    try:
+        return dict(_unix_peers())
+    except OSError:
+        return {}
+
+
+def connected(pid: int, below: Iterable[int], others: Mapping[int, int]) -> set[int]:
+    """Those processes ``below`` one that have the other end of one of its sockets, by ``others``,
+    which gives it for each. A process that has both ends, such as one that was forked, is none."""
+    ends = [(inode, others[inode]) for inode in _inodes(pid) if inode in others] if others else []
+    found = set()
+    for one in islice(below, MOST_CONNECTED) if ends else ():
+        open_here = set(_inodes(one))
+        if any(far in open_here and near not in open_here for near, far in ends):
+            found.add(one)
+    return found
 
 
 def tcp_sockets() -> Iterator[TcpSocket]:

@@ -9,20 +9,19 @@ thread.
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.child_work import (
+    KernelTables,
     answering_child_work,
     child_work,
     coroutines_child_work,
 )
-from ray_sentinel.capture.connections import awaited_ends
 from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import read_schedule, uses_cuda
 from ray_sentinel.capture.timed_sleep import wakes_at
@@ -41,7 +40,6 @@ from ray_sentinel.evidence.stacks import (
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import Activity, StackFact, StackTrace
-from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
 
 _PROGRAM_TEXT = ProgramText()
 
@@ -80,32 +78,20 @@ def sample_processes(
 
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
         found = list(pool.map(trace_one, processes))
-    reader, node = StackReader(follows=True), _Node()
-    return tuple(_fact_of([run.trace for run in runs], reader, node) for runs in found)
+    reader, tables = StackReader(follows=True), KernelTables()
+    return tuple(_fact_of([run.trace for run in runs], reader, tables) for runs in found)
 
 
-class _Node:
-    """What the kernel tells of all processes and connections, asked once where it is needed."""
-
-    @functools.cached_property
-    def stats(self) -> Mapping[int, Stat]:
-        return all_stats()
-
-    @functools.cached_property
-    def ends(self) -> Mapping[int, int]:
-        return awaited_ends()
-
-
-def _fact_of(traces: Sequence[StackTrace], reader: StackReader, node: _Node) -> StackFact:
+def _fact_of(traces: Sequence[StackTrace], reader: StackReader, tables: KernelTables) -> StackFact:
     """What the stacks of a process show, with what the kernel tells of its waits."""
     fact = classify_process(traces, reader)
     pid, children = fact.process.pid, None
     if awaits_child(fact) or awaits_pool(fact, traces):
-        children = child_work(pid, fact.tid or pid, node.stats)
+        children = child_work(pid, fact.tid or pid, tables)
     elif awaits_network(fact):
-        children = answering_child_work(pid, node.ends, node.stats)
+        children = answering_child_work(pid, tables)
     elif rests_in_coroutines(fact, traces):
-        children = coroutines_child_work(pid, node.ends, node.stats)
+        children = coroutines_child_work(pid, tables)
     return _with_schedule(msgspec.structs.replace(fact, children=children))
 
 

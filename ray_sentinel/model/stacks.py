@@ -148,9 +148,9 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the telling thread had run or waited for a CPU by then (the first two fields).
     """
     children: ChildWork | None = None
-    """How long the processes have run that the telling thread waits for, where it waits for the end
-    or the output of a child, or for a pool of processes; None where it does not, or none is there.
-    """
+    """How long the processes have run that the telling thread waits for, where these are its own:
+    their end, their output, their answer, a pool, a data loader's batch. None where it waits for
+    something else, or none is there."""
     wakes_at: float | None = None
     """The Unix time at which the kernel ends the sleep of the telling thread at the latest; None
     where it is in none whose end is known."""

@@ -453,7 +453,7 @@ class RayFacts:
         kernel of a notebook, whoever starts that, or an interpreter at its prompt, or it serves
         requests."""
         known = self.processes.known[node]
-        own = fact.users_code and not fact.helper and node not in self._serving
+        own = fact.users_code and fact.helper != "tool" and node not in self._serving
         return not known.actor and not known.inner and not own
 
     def _uncalled(self, node: WaitNode) -> WaitNode | None:

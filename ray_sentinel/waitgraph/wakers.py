@@ -77,16 +77,20 @@ def awaited_wakers(
     found = _Waits(facts, look)
     for node, member in look.processes.known.items() if known else ():
         calls = look.runs(node) if member.actor else ()
-        names = dict.fromkeys(call.name for call in calls)
-        # A call that it runs need not be made: calls that began together may have ended so.
         by_name = [
-            [one for one in known.get((member.actor, name), ()) if one.wakes not in names]
-            for name in names
+            [one for one in known.get((member.actor, name), ()) if not _has_called(one, calls)]
+            for name in dict.fromkeys(call.name for call in calls)
         ]
         # What else it runs may wait for something of its own.
         if by_name and all(by_name) and look.may_be_woken(node):
             found.add(node, calls, [one for wakers in by_name for one in wakers])
     return found.all()
+
+
+def _has_called(waker: CallWaker, running: Iterable[RayCall]) -> bool:
+    """Whether the call that would be awaited of a waker is one of those ``running`` at the actor.
+    Calls that a process makes together often end together, whoever ends them."""
+    return any(call.name == waker.wakes and call.parent.endswith(waker.caller) for call in running)
 
 
 class _Waits:

@@ -26,7 +26,7 @@ from ray_sentinel.engine.ray.methods import (
 )
 from ray_sentinel.engine.ray.placement import Missing, missing_of
 from ray_sentinel.evidence.movement import STILL, settled
-from ray_sentinel.evidence.stacks.compare import children_worked, movement
+from ray_sentinel.evidence.stacks.compare import children_worked, movement, only_looked
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
 from ray_sentinel.model.ray_calls import (
@@ -184,6 +184,9 @@ class RayJobView(msgspec.Struct, kw_only=True):
     standing: dict[ProcessId, StandingMember] = {}
     """The processes that stood still, or went round in one place, in the last look, and since which
     look."""
+    only_looking: dict[ProcessId, float] = {}
+    """Since when a process has done nothing but wake to see whether one of its own has sent
+    something, by the looks."""
     stacks: dict[ProcessId, StackFact] = {}
     """Stacks of the last look: of those who stood still or held the job up, and of one waiter for
     each."""
@@ -382,7 +385,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     ) -> None:
         """Apply the newest look (None if it shows nothing of the job); what it no longer shows is
         dropped. ``notes`` say what could not be seen."""
-        self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
+        looked_before, self.looked_at = self.looked_at, now
+        self.notes, self.free_on = notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
         self.failed = calls.failed or self.failed
         self.wakers = calls.wakers
@@ -437,6 +441,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
         shown = {one.process for root in picture.roots for one in root.processes}
         shown |= {process for root in picture.roots for process in root.waiting[:1]}
         found = (fact for fact in picture.facts if fact.process in shown | self.standing.keys())
+        self.only_looking = {
+            fact.process: self.only_looking.get(fact.process, looked_before or now)
+            for fact in picture.facts
+            if (before := self.stacks.get(fact.process)) is not None and only_looked(before, fact)
+        }
         self.stacks = {
             fact.process: _same_sleep(fact, self.stacks.get(fact.process))
             for fact in islice(found, MOST_STACKS)
@@ -524,20 +533,16 @@ class RayJobView(msgspec.Struct, kw_only=True):
     def children_may_pause(self, process: ProcessId, seen: SeenRoot | StandingMember) -> bool:
         """Whether a process waits for children that have not worked in the looks that ``seen`` is
         of, but these are no further apart than the job itself may pause."""
-        waits = self._waits_for_children(process)
+        fact = self.stacks.get(process)
+        waits = fact is not None and fact.children is not None
         return waits and seen.last_at - seen.first_at <= self.timeout
 
-    def _waits_for_children(self, process: ProcessId) -> bool:
-        fact = self.stacks.get(process)
-        return fact is not None and fact.children is not None
-
-    def has_stood_since(
-        self, process: ProcessId, ran_at: float, seen: SeenRoot | StandingMember
-    ) -> float:
-        """Since when a process stands still, whose main thread ran last at ``ran_at``, and which
-        ``seen`` shows at one place. Who waits for children may wake now and then to see whether
-        they have sent anything: while they do not work, that is no movement."""
-        return min(ran_at, seen.first_at) if self._waits_for_children(process) else ran_at
+    def has_stood_since(self, process: ProcessId, began: float, ran_at: float) -> float:
+        """Since when a process stands still in what ``began`` at some time, if its main thread ran
+        last at ``ran_at``. Who waits for processes of its own may wake now and then to see whether
+        they have sent anything: while these do not work, that is no movement."""
+        since = self.only_looking.get(process)
+        return ran_at if since is None else max(began, min(ran_at, since))
 
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""

@@ -29,7 +29,7 @@ def standing_kind(
     track = view.ray.track_of(process)
     if track is None:
         return None
-    still_since = job.has_stood_since(process, track.still_since, standing)
+    still_since = job.has_stood_since(process, track.began, track.still_since)
     if still_since > standing.first_at:
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None

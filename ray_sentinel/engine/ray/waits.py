@@ -104,7 +104,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if standing is not None and standing.at_device:
         return standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
-        still_since = _main_thread_still(job, seen, track)
+        still_since = _main_thread_still(job, track)
         stuck = still_since is not None and _loop_stands(job, seen, still_since, now)
         return "driver-stuck" if stuck else None
     if root.kind == "works":
@@ -151,11 +151,13 @@ def _still_since(
         return seen.first_at
     if standing is None or standing.thread_still_since is not None:
         return standing.thread_still_since if standing is not None else None
-    return _main_thread_still(job, seen, track)
+    return _main_thread_still(job, track)
 
 
-def _main_thread_still(job: RayJobView, seen: SeenRoot, track: RayTrack | None) -> float | None:
-    return job.has_stood_since(track.process, track.still_since, seen) if track else None
+def _main_thread_still(job: RayJobView, track: RayTrack | None) -> float | None:
+    if track is None:
+        return None
+    return job.has_stood_since(track.process, track.began, track.still_since)
 
 
 def _loop_stands(job: RayJobView, seen: SeenRoot, still_since: float, now: float) -> bool:

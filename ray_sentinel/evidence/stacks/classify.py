@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -100,10 +101,16 @@ def classify(
 
 def awaits_child(fact: StackFact) -> bool:
     """Whether a process waits for the end of one that it has started, or for what one may send: by
-    a pipe, by a queue between processes, or as the next batch of data."""
-    if fact.label in (m.CHILD.label, m.FIFO.label, m.READ.label, m.INPUT.label):
-        return True
-    return any(_BETWEEN_PROCESSES in place.replace("\\", "/") for place in fact.signature)
+    a pipe, by a queue between processes, or as the next batch of a data loader."""
+    return fact.label in (m.CHILD.label, m.FIFO.label, m.READ.label) or any(
+        _BETWEEN_PROCESSES.search(place) for place in fact.signature[-1:]
+    )
+
+
+def looks_again(fact: StackFact) -> bool:
+    """Whether a process waits for what others may send, and wakes now and then to see whether they
+    live."""
+    return any(_LOOKS_AGAIN.search(place) for place in fact.signature[-1:])
 
 
 def awaits_network(fact: StackFact) -> bool:
@@ -128,8 +135,11 @@ def rests_in_coroutines(fact: StackFact, traces: Iterable[StackTrace]) -> bool:
     return fact.activity == "idle" and any(map(runs_event_loop, threads))
 
 
-_BETWEEN_PROCESSES = "multiprocessing/connection.py:"
-"""In places of a process that waits for others to send something."""
+_FILES = r" \((.*/)?(multiprocessing/connection|torch/utils/data/dataloader)\.py:"
+_BETWEEN_PROCESSES = re.compile(_FILES)
+"""Places in which a process waits for others to send something."""
+_LOOKS_AGAIN = re.compile(r"\b(_poll|_try_get_data)" + _FILES)
+"""Those of such waits that end at a deadline, and begin again."""
 _POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py", "loky/process_executor.py")
 """Files whose functions run in threads of a process that has a pool of others."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ray_sentinel.evidence.movement import Movement, compared
+from ray_sentinel.evidence.stacks.classify import looks_again
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
 
@@ -28,7 +29,7 @@ def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement
 def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
     """The processes whose informative thread, where it is not the main one, was put on a CPU
     between two looks and does more than check whether what it waits for has come; and those that
-    wait for a child, or a pool of processes, that has worked between two looks."""
+    wait for processes of their own, one of which has worked between two looks."""
     seen: dict[tuple[ProcessId, int], set[int]] = {}
     before: dict[ProcessId, ChildWork] = {}
     found: set[ProcessId] = set()
@@ -50,6 +51,17 @@ def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
     least = WORKS * (after.at - before.at)
     ran = [seconds - before.ran[pid] for pid, seconds in after.ran.items() if pid in before.ran]
     return max(ran, default=math.inf) > least
+
+
+def only_looked(before: StackFact, after: StackFact) -> bool:
+    """Whether a process waits for its own to send something, and between two looks at it neither
+    did any of these work, nor did it itself more than wake to see whether anything has come."""
+    if after.children is None or before.children is None or not looks_again(after):
+        return False
+    if before.wanted is None or after.wanted is None or before.tid != after.tid:
+        return False
+    worked = after.wanted - before.wanted > WORKS * (after.at - before.at)
+    return not worked and not children_worked(before.children, after.children)
 
 
 def awaiting_programs(facts: Iterable[StackFact], oldest: float) -> tuple[StackFact, ...]:

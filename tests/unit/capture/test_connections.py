@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from ray_sentinel.capture.connections import connections_of
+from ray_sentinel.capture import connections
+from ray_sentinel.capture.connections import asking_sockets, connected, connections_of, unix_peers
 from ray_sentinel.model.connections import Connection
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.proc.proc_stat import read_stat
@@ -112,3 +113,60 @@ def test_a_process_with_another_start_is_another_one(asked: Asked) -> None:
     eventually(lambda: len(asked.ours()) == 1, "it is awaited")
     asked.processes[0] = ProcessId("host1", os.getpid(), 1)
     assert asked.ours() == []
+
+
+HOLDS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+
+@pytest.fixture
+def child() -> Iterator[Callable[..., int]]:
+    """Starts a child that has some sockets open, and gives its pid."""
+    made: list[subprocess.Popen[bytes]] = []
+
+    def start(*open_there: socket.socket) -> int:
+        numbers = [one.fileno() for one in open_there]
+        made.append(subprocess.Popen(HOLDS, stdin=subprocess.PIPE, pass_fds=numbers))
+        return made[-1].pid
+
+    yield start
+    for one in made:
+        one.communicate()
+
+
+def test_who_has_the_other_end_of_a_unix_socket(child: Callable[..., int]) -> None:
+    """Also where the far end was left open here; who has both, as a fork has, is none."""
+    near, far = socket.socketpair()
+    with near, far:
+        other, forked, alone = child(far), child(near, far), child()
+        assert connected(os.getpid(), [other, forked, alone], unix_peers()) == {other}
+        assert connected(os.getpid(), [], unix_peers()) == set()
+        assert connected(os.getpid(), [other], {}) == set()
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_who_is_to_answer_over_tcp(child: Callable[..., int], accepted: bool) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, socket.create_connection(server.getsockname()) as ours:
+        theirs = server.accept()[0] if accepted else server
+        serves = child(theirs)
+        theirs.close()
+        server.close()
+        assert connected(os.getpid(), [serves], asking_sockets()) == set()
+        ours.send(b"question")
+        eventually(
+            lambda: connected(os.getpid(), [serves], asking_sockets()) == {serves},
+            "the kernel tells that an answer is due",
+            10.0,
+        )
+
+
+def test_a_kernel_may_tell_of_one_kind_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> Iterator[object]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(connections, "tcp_sockets", refused)
+    near, far = socket.socketpair()
+    with near, far:
+        inode = os.fstat(near.fileno()).st_ino
+        assert unix_peers()[inode] == os.fstat(far.fileno()).st_ino
+        assert asking_sockets() == {}

@@ -27,6 +27,10 @@ BATCHES = StackFact(
     label="waiting for the next batch of data",
     waits_for_others=False,
     users_code=True,
+    tid=1,
+)
+RECEIVES = msgspec.structs.replace(
+    BATCHES, signature=("step (train.py:9)", "_recv (multiprocessing/connection.py:395)")
 )
 WARM = 60
 ACCEPTS = msgspec.structs.replace(
@@ -149,28 +153,57 @@ def test_the_runner_waits_for_a_program_that_hangs() -> None:
 
 
 @pytest.mark.parametrize("who", ["driver", "Rollout 1"])
-@pytest.mark.parametrize(("share", "hangs"), [(0.0, True), (0.5, False), (None, False)])
-def test_who_waits_for_the_batches_of_other_processes(
-    who: str, share: float | None, hangs: bool
+@pytest.mark.parametrize(
+    ("stack", "share", "wants", "hangs"),
+    [
+        (BATCHES, 0.0, 0.002, True),
+        (BATCHES, 0.5, 0.002, False),
+        (BATCHES, None, 0.002, False),
+        (BATCHES, 0.0, 0.2, False),
+        (BATCHES, 0.0, None, False),
+        (RECEIVES, 0.0, 0.002, False),
+    ],
+    ids=["hangs", "they-work", "nobody-below", "it-works", "nothing-told", "it-gets-answers"],
+)
+def test_who_wakes_to_see_whether_its_processes_have_sent_anything(
+    who: str, stack: StackFact, share: float | None, wants: float | None, hangs: bool
 ) -> None:
-    """It wakes every few seconds to see whether they live; ``None``: it has no such processes."""
+    """It is on a CPU every few seconds: that is no movement where it only looks whether the
+    processes of a data loader live, and these do not work."""
     main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
     story = RayStory([main, rollout, loads])
     story.train(WARM)
     rollout.rests(story.now)
     if who == "driver":
         loads.rests(story.now)
-        waiter, waiter.stack = main, BATCHES
+        waiter, waiter.stack = main, stack
     else:
         story.drives(main)
-        loads.begins("generate", story.now, BATCHES)
+        loads.begins("generate", story.now, stack)
         story.call(main, loads, "generate")
         waiter = loads
-    waiter.child_works = share
+    waiter.child_works, waiter.wants = share, wants
     story.run(60, lambda: waiter.works(story.now) if story.now % 5 < 1 else None)
     assert bool(story.engine.incidents()) is hangs
     if hangs:
         assert [one.actor or one.role for one in story.culprits()] == [who]
+
+
+def test_calls_of_one_name_that_wait_for_batches_one_after_the_other() -> None:
+    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, rollout, loads])
+    story.train(WARM)
+    rollout.rests(story.now)
+    loads.child_works, loads.wants = 0.0, 0.002
+
+    def second() -> None:
+        if story.now % 10 < 1:
+            story.drives(main)
+            loads.begins("generate", story.now, BATCHES)
+            story.call(main, loads, "generate")
+
+    story.run(120, second)
+    assert story.engine.incidents() == ()
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["main-thread", "thread"])

@@ -164,17 +164,24 @@ def test_no_times_are_asked_for_where_no_pause_was_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs_a_program", "helper"), [(False, ""), (True, ""), (False, "tool"), (True, "tool")]
+    ("runs_a_program", "helper", "stuck"),
+    [
+        (False, "", False),
+        (True, "", True),
+        (True, "tool", False),
+        (True, "launcher or helper", True),
+    ],
 )
 def test_a_driver_that_rests_waits_for_a_person_unless_a_program_of_its_user_runs(
-    runs_a_program: bool, helper: str
+    runs_a_program: bool, helper: str, stuck: bool
 ) -> None:
-    """The kernel of a notebook may be started by a program of a platform, outside of libraries."""
+    """The kernel of a notebook may be started by a program of a platform, outside of libraries.
+    What a command line says of other tools tells nothing."""
     story, main, _ = rollouts()
     main.stack = msgspec.structs.replace(RESTS, users_code=runs_a_program, helper=helper)
     story.run(300)
     kinds = [one.kind for one in story.engine.incidents(everything=True)]
-    assert kinds == (["driver-stuck"] if runs_a_program and not helper else [])
+    assert kinds == (["driver-stuck"] if stuck else [])
 
 
 def test_what_a_job_waits_for_while_its_actors_are_made_is_no_pause_of_its_work() -> None:

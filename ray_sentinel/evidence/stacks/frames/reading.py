@@ -180,7 +180,7 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
         row = match(frame)
         if row is None:
             # A module's body inside of a wait is what that imports.
-            own_code = own_code or (_is_users(frame) and not frame.function.startswith("<"))
+            own_code = own_code or (_is_users(frame) and frame.function != "<module>")
             continue
         meaning = row.meaning
         # Ray and network servers wait in their own frames; with user code inside such a frame, they
@@ -245,9 +245,10 @@ def _is_users(frame: Frame) -> bool:
     if frame.native or not frame.file:
         return False
     file = frame.file.replace("\\", "/")
-    # An installed command (``bin/ray``), or what ``python -c`` runs (``<string>``), calls others.
-    starts = frame.function == "<module>" and not file.endswith(".py")
-    if starts or _LIBRARY.search(file):
+    # Of what has no name of its own, only the body of a script: an installed command (``bin/ray``),
+    # or what ``python -c`` runs (``<string>``), calls others.
+    script = frame.function == "<module>" and file.endswith(".py")
+    if (frame.function.startswith("<") and not script) or _LIBRARY.search(file):
         return False
     top = file.lstrip("/").split("/", 1)[0].removesuffix(".py")
     return file.startswith("/") or top not in _STANDARD
