@@ -107,12 +107,6 @@ def awaits_child(fact: StackFact) -> bool:
     )
 
 
-def looks_again(fact: StackFact) -> bool:
-    """Whether a process waits for what others may send, and wakes now and then to see whether they
-    live."""
-    return any(_LOOKS_AGAIN.search(place) for place in fact.signature[-1:])
-
-
 def awaits_network(fact: StackFact) -> bool:
     """Whether a process waits for the network, and so may wait for one that it has started."""
     return fact.label == m.NETWORK.label
@@ -135,11 +129,10 @@ def rests_in_coroutines(fact: StackFact, traces: Iterable[StackTrace]) -> bool:
     return fact.activity == "idle" and any(map(runs_event_loop, threads))
 
 
-_FILES = r" \((.*/)?(multiprocessing/connection|torch/utils/data/dataloader)\.py:"
-_BETWEEN_PROCESSES = re.compile(_FILES)
-"""Places in which a process waits for others to send something."""
-_LOOKS_AGAIN = re.compile(r"\b(_poll|_try_get_data)" + _FILES)
-"""Those of such waits that end at a deadline, and begin again."""
+_BETWEEN_PROCESSES = re.compile(
+    r" \((.*/)?(multiprocessing/connection|torch/utils/data/dataloader)\.py:"
+)
+"""Places in which a process waits for what another one may send."""
 _POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py", "loky/process_executor.py")
 """Files whose functions run in threads of a process that has a pool of others."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from ray_sentinel.evidence.movement import Movement, compared
-from ray_sentinel.evidence.stacks.classify import looks_again
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
 
@@ -35,7 +35,7 @@ def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
     found: set[ProcessId] = set()
     for fact in (fact for facts in rounds for fact in facts):
         main = fact.tid is None or fact.tid == fact.process.pid
-        if not main and fact.switches is not None and fact.activity not in _LOOKS_AGAIN:
+        if not main and fact.switches is not None and not _looks_again(fact):
             seen.setdefault((fact.process, fact.tid or 0), set()).add(fact.switches)
         if fact.children is not None:
             if children_worked(before.get(fact.process), fact.children):
@@ -56,7 +56,8 @@ def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
 def only_looked(before: StackFact, after: StackFact) -> bool:
     """Whether a process waits for its own to send something, and between two looks at it neither
     did any of these work, nor did it itself more than wake to see whether anything has come."""
-    if after.children is None or before.children is None or not looks_again(after):
+    place = after.signature[-1] if after.signature else ""
+    if after.children is None or before.children is None or not _LOOKS_IN.search(place):
         return False
     if before.wanted is None or after.wanted is None or before.tid != after.tid:
         return False
@@ -87,6 +88,16 @@ looks now and then whether something has come, takes less."""
 _LOOKS_AGAIN = ("idle", "lock-wait")
 """Activities that end at a deadline and begin again: a thread waits like that for a lock, a queue
 or an event."""
+_LOOKS_IN = re.compile(
+    r"\b(_poll \((.*/)?multiprocessing/connection"
+    r"|_try_get_data \((.*/)?torch/utils/data/dataloader)\.py:"
+)
+"""Places in which a wait for what another process may send ends at a deadline, and begins again."""
+
+
+def _looks_again(fact: StackFact) -> bool:
+    """Whether a thread waits for something, and wakes now and then to see whether it has come."""
+    return fact.activity in _LOOKS_AGAIN or any(map(_LOOKS_IN.search, fact.signature[-1:]))
 
 
 def movement(looks: Sequence[StackFact]) -> Movement:

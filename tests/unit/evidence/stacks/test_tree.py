@@ -137,9 +137,12 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
             seen(4, 5 + more, tid=4, activity="sleep"),
             seen(5, None, tid=9, activity="sleep"),
             seen(6, 5 + more, tid=9 + more, activity="sleep"),
+            seen(7, 5 + more, tid=9, activity="input-wait"),
+            seen(8, 5 + more, tid=9, activity="input-wait", signature=loads),
         ]
 
-    assert {process.pid for process in woken([look(0), look(1)])} == {1}
+    loads = ("train (rl.py:9)", "_try_get_data (torch/utils/data/dataloader.py:1291)")
+    assert {process.pid for process in woken([look(0), look(1)])} == {1, 7}
 
 
 def test_of_the_programs_below_coroutines_the_old_ones_are_not_awaited() -> None:
