@@ -430,22 +430,23 @@ class RayJobView(msgspec.Struct, kw_only=True):
         # A call that Ray does not list yet may have begun when the last one ended, or just now if
         # nobody asked when that was.
         latest = (self.changed_at if calls.ended else now) if self.tells_times else None
+        self.only_looking = {
+            fact.process: self.only_looking.get(fact.process, looked_before or now)
+            for fact in picture.facts
+            if (before := self.stacks.get(fact.process)) is not None and only_looked(before, fact)
+        }
         self.standing = {
             one.member.process: _standing(
                 _first_look(one, latest, calls.at, now),
                 None if one.member.process in worked else self.standing.get(one.member.process),
                 one.begun,
+                only_looks=one.member.process in self.only_looking,
             )
             for one in picture.standing
         }
         shown = {one.process for root in picture.roots for one in root.processes}
         shown |= {process for root in picture.roots for process in root.waiting[:1]}
         found = (fact for fact in picture.facts if fact.process in shown | self.standing.keys())
-        self.only_looking = {
-            fact.process: self.only_looking.get(fact.process, looked_before or now)
-            for fact in picture.facts
-            if (before := self.stacks.get(fact.process)) is not None and only_looked(before, fact)
-        }
         self.stacks = {
             fact.process: _same_sleep(fact, self.stacks.get(fact.process))
             for fact in islice(found, MOST_STACKS)
@@ -588,17 +589,19 @@ def _first_look(
 
 
 def _standing(
-    new: StandingMember, old: StandingMember | None, begun: Sequence[float]
+    new: StandingMember, old: StandingMember | None, begun: Sequence[float], *, only_looks: bool
 ) -> StandingMember:
     """A standing process, as this look and those before it show it. ``begun`` is when the calls
-    began that Ray lists of it."""
+    began that Ray lists of it; ``only_looks``, whether it has done nothing since the last look but
+    wake to see whether what it waits for has come."""
     if old is None:
         return new
     fact, before = new.round_in, old.round_in
     if fact is None or before is None:
         if fact is not before or old.place != new.place:
             return new
-        if old.switches != new.switches or new.switches is None:
+        ran = old.switches != new.switches and not only_looks
+        if ran or new.switches is None:
             return msgspec.structs.replace(new, first_at=old.first_at)
         return _standing_thread(new, old, begun)
     # At a device, another line is another wait.

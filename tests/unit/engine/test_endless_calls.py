@@ -189,6 +189,28 @@ def test_who_wakes_to_see_whether_its_processes_have_sent_anything(
         assert [one.actor or one.role for one in story.culprits()] == [who]
 
 
+@pytest.mark.parametrize(("wants", "hangs"), [(0.002, True), (0.2, False)])
+def test_a_thread_that_waits_for_batches_while_other_calls_go_on(wants: float, hangs: bool) -> None:
+    """As the function does that Ray Tune runs in a thread of a trial, beside other trials."""
+    main, (other, loads) = driver(), actors("Trial", 2, 10)
+    story = RayStory([main, other, loads])
+    story.train(WARM, method="train")
+    story.drives(main)
+    loads.begins("train", story.now, msgspec.structs.replace(BATCHES, tid=99))
+    loads.wakes, loads.child_works, loads.wants = True, 0.0, wants
+    story.call(main, loads, "train")
+
+    def second() -> None:
+        if story.now % 4 < 1:
+            other.begins("train", story.now, COMPUTES)
+        other.works(story.now)
+
+    story.run(100, second)
+    assert bool(story.engine.incidents()) is hangs
+    if hangs:
+        assert [one.actor for one in story.culprits()] == ["Trial 1"]
+
+
 def test_calls_of_one_name_that_wait_for_batches_one_after_the_other() -> None:
     main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
     story = RayStory([main, rollout, loads])
