@@ -74,8 +74,7 @@ def answering_child_work(pid: int, tables: KernelTables) -> ChildWork | None:
     and of those below them. None if there are none. Of a Unix socket, the kernel does not tell who
     sent last."""
     below = [one.pid for one in descendants(pid, stats=tables.stats)]
-    asked = connected(pid, below, tables.asking) if below else set()
-    asked |= connected(pid, below, tables.unix) if below else set()
+    asked = connected(pid, below, {**tables.unix, **tables.asking}) if below else set()
     ran = _all_ran(_with_those_below(asked, below, tables.stats))
     return ChildWork(at=time.time(), ran=ran) if ran else None
 

@@ -57,9 +57,11 @@ def json_text(value: Any, *, in_order: bool = False, indent: int = 2) -> str:
     """``value`` (plain data or records) as JSON; ``in_order`` sorts the keys, ``indent`` 0 is one
     line."""
     try:
-        if in_order:  # msgspec sorts no keys but texts
-            value = msgspec.to_builtins(value, str_keys=True)
-        encoded = msgspec.json.encode(value, order="deterministic" if in_order else None)
+        try:
+            encoded = msgspec.json.encode(value, order="deterministic" if in_order else None)
+        except TypeError:  # msgspec sorts no keys but texts, and some are numbers
+            plain = msgspec.to_builtins(value, str_keys=True)
+            encoded = msgspec.json.encode(plain, order="deterministic")
         return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
     except UnicodeEncodeError:
         # A name of a file that is no UTF-8: as an escape, from which Python gets it back.

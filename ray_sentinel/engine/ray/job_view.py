@@ -545,6 +545,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
         since = self.only_looking.get(process)
         return ran_at if since is None else max(began, min(ran_at, since))
 
+    def seen_still_until(self, process: ProcessId, last_at: float, now: float) -> float:
+        """Until when a process is known to stand still, which was last looked at at ``last_at``.
+        What wakes now and then may have moved since, and only the next look tells."""
+        return last_at if process in self.only_looking else now
+
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""
         return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]

@@ -34,7 +34,8 @@ def standing_kind(
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None
     still_since = job.still_from(track.runs, track.began, still_since)
-    stuck = timeout is not None and now - still_since > timeout
+    until = job.seen_still_until(process, standing.last_at, now)
+    stuck = timeout is not None and until - still_since > timeout
     return kind if stuck else None
 
 

@@ -105,7 +105,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         return standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
         still_since = _main_thread_still(job, track)
-        stuck = still_since is not None and _loop_stands(job, seen, still_since, now)
+        until = job.seen_still_until(member.process, seen.last_at, now)
+        stuck = still_since is not None and _loop_stands(job, seen, still_since, until)
         return "driver-stuck" if stuck else None
     if root.kind == "works":
         return round_kind(view, job, standing, now) if standing is not None else None
@@ -133,6 +134,7 @@ def _runner_stands(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now:
     began = max(member.begun.values(), default=None)
     if known or began is None or still_since is None or not _holds_all(job, seen):
         return False
+    now = job.seen_still_until(member.process, seen.last_at, now)
     if job.changed_at - began <= job.timeout and job.silence(now) <= UNKNOWN_TIMEOUT:
         return False  # it may be preparing something
     return _loop_stands(job, seen, still_since, now)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks.frames import meanings as m
 from ray_sentinel.evidence.stacks.frames import reading as rd
 from ray_sentinel.evidence.stacks.frames.informative_threads import (

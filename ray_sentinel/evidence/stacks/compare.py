@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
@@ -31,16 +31,16 @@ def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
     between two looks and does more than check whether what it waits for has come; and those that
     wait for processes of their own, one of which has worked between two looks."""
     seen: dict[tuple[ProcessId, int], set[int]] = {}
-    before: dict[ProcessId, ChildWork] = {}
+    last: dict[ProcessId, StackFact] = {}
     found: set[ProcessId] = set()
     for fact in (fact for facts in rounds for fact in facts):
+        before, last[fact.process] = last.get(fact.process), fact
         main = fact.tid is None or fact.tid == fact.process.pid
-        if not main and fact.switches is not None and not _looks_again(fact):
+        idle = fact.activity in _LOOKS_AGAIN or (before is not None and only_looked(before, fact))
+        if not main and fact.switches is not None and not idle:
             seen.setdefault((fact.process, fact.tid or 0), set()).add(fact.switches)
-        if fact.children is not None:
-            if children_worked(before.get(fact.process), fact.children):
-                found.add(fact.process)
-            before[fact.process] = fact.children
+        if before is not None and children_worked(before.children, fact.children):
+            found.add(fact.process)
     return frozenset(found | {process for (process, _), counts in seen.items() if len(counts) > 1})
 
 
@@ -56,13 +56,17 @@ def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
 def only_looked(before: StackFact, after: StackFact) -> bool:
     """Whether a process waits for its own to send something, and between two looks at it neither
     did any of these work, nor did it itself more than wake to see whether anything has come."""
-    place = after.signature[-1] if after.signature else ""
-    if after.children is None or before.children is None or not _LOOKS_IN.search(place):
+    if before.signature != after.signature or before.tid != after.tid:
         return False
-    if before.wanted is None or after.wanted is None or before.tid != after.tid:
+    if not any(map(_LOOKS_IN.search, after.signature[-1:])):
         return False
+    if before.wanted is None or after.wanted is None:
+        return False
+    if before.children is None or after.children is None:
+        return False
+    news = after.children.ran.keys() - before.children.ran.keys()
     worked = after.wanted - before.wanted > WORKS * (after.at - before.at)
-    return not worked and not children_worked(before.children, after.children)
+    return not (news or worked or children_worked(before.children, after.children))
 
 
 def awaiting_programs(facts: Iterable[StackFact], oldest: float) -> tuple[StackFact, ...]:
@@ -93,11 +97,6 @@ _LOOKS_IN = re.compile(
     r"|_try_get_data \((.*/)?torch/utils/data/dataloader)\.py:"
 )
 """Places in which a wait for what another process may send ends at a deadline, and begins again."""
-
-
-def _looks_again(fact: StackFact) -> bool:
-    """Whether a thread waits for something, and wakes now and then to see whether it has come."""
-    return fact.activity in _LOOKS_AGAIN or any(map(_LOOKS_IN.search, fact.signature[-1:]))
 
 
 def movement(looks: Sequence[StackFact]) -> Movement:

@@ -27,7 +27,6 @@ BATCHES = StackFact(
     label="waiting for the next batch of data",
     waits_for_others=False,
     users_code=True,
-    tid=1,
 )
 RECEIVES = msgspec.structs.replace(
     BATCHES, signature=("step (train.py:9)", "_recv (multiprocessing/connection.py:395)")
@@ -209,6 +208,50 @@ def test_a_thread_that_waits_for_batches_while_other_calls_go_on(wants: float, h
     assert bool(story.engine.incidents()) is hangs
     if hangs:
         assert [one.actor for one in story.culprits()] == ["Trial 1"]
+
+
+@pytest.mark.parametrize("child_works", [0.0, None])
+def test_a_thread_at_a_data_loader_that_works_itself(child_works: float | None) -> None:
+    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, rollout, loads])
+    story.train(WARM)
+    rollout.rests(story.now)
+    story.drives(main)
+    loads.begins("generate", story.now, msgspec.structs.replace(BATCHES, tid=99))
+    loads.wakes, loads.child_works, loads.wants = True, child_works, 0.2
+    story.call(main, loads, "generate")
+    story.run(200)
+    assert story.engine.incidents() == ()
+
+
+@pytest.mark.parametrize("goes_on", [100, 85])
+def test_what_came_after_the_last_look_counts_with_the_next_one(goes_on: int) -> None:
+    """The first call of its name: nothing tells how long it takes. The batch comes late, and it
+    works on, or waits for that of another loader."""
+    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, rollout, loads])
+    story.train(WARM)
+    rollout.rests(story.now)
+    story.drives(main)
+    loads.begins("validate", story.now, BATCHES)
+    loads.child_works, loads.wants = 0.0, 0.002
+    story.call(main, loads, "validate")
+
+    def wakes() -> None:
+        if story.now % 5 < 1:
+            loads.works(story.now)
+
+    story.run(goes_on, wakes)
+    assert story.engine.incidents() == ()
+    if goes_on == 85:
+        loads.stack = msgspec.structs.replace(
+            BATCHES, signature=("validate (train.py:30)", BATCHES.signature[-1])
+        )
+        story.run(60, wakes)
+    else:
+        loads.goes_on, loads.stack, loads.wants = True, COMPUTES, 1.0
+        story.run(100, lambda: loads.works(story.now))
+    assert story.engine.incidents() == ()
 
 
 def test_calls_of_one_name_that_wait_for_batches_one_after_the_other() -> None:

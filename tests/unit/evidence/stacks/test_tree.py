@@ -138,11 +138,27 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
             seen(5, None, tid=9, activity="sleep"),
             seen(6, 5 + more, tid=9 + more, activity="sleep"),
             seen(7, 5 + more, tid=9, activity="input-wait"),
-            seen(8, 5 + more, tid=9, activity="input-wait", signature=loads),
+            loads(8, more, more * 0.002, {50: 3.0}),
+            loads(13, more, more * 0.2, {50: 3.0}),
+            loads(10, more, more * 0.002, {50: 3.0 + more}),
+            loads(11, more, more * 0.002, {50: 3.0, 51 + more: 0.0}),
+            loads(12, more, more * 0.002, None),
         ]
 
-    loads = ("train (rl.py:9)", "_try_get_data (torch/utils/data/dataloader.py:1291)")
-    assert {process.pid for process in woken([look(0), look(1)])} == {1, 7}
+    def loads(pid: int, at: int, wanted: float, ran: dict[int, float] | None) -> StackFact:
+        place = "_try_get_data (torch/utils/data/dataloader.py:1291)"
+        return seen(
+            pid,
+            5 + at,
+            tid=9,
+            at=float(at),
+            activity="input-wait",
+            signature=("train (rl.py:9)", place),
+            wanted=wanted,
+            children=None if ran is None else ChildWork(float(at), ran),
+        )
+
+    assert {process.pid for process in woken([look(0), look(1)])} == {1, 7, 10, 11, 12, 13}
 
 
 def test_of_the_programs_below_coroutines_the_old_ones_are_not_awaited() -> None:
