@@ -477,11 +477,6 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "programs": Step(
             f"{_W}picture:awaiting_programs", passes(0), "programs older than what is awaited"
         ),
-        "wakes to look": Step(
-            "ray_sentinel.engine.ray.job_view:RayJobView.has_stood_since",
-            passes(3),
-            "who waits for children may wake to see whether they have sent anything",
-        ),
         "goes round": Step(f"{_RY}goes_round", gives(None), "on a CPU in one function"),
         "build": Step(f"{_UN}_build", gives(None), "a runtime environment is built"),
         "facts of builds": Step(f"{_UN}of_builds", gives(()), "whether that build moves"),
