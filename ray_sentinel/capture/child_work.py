@@ -73,7 +73,7 @@ def answering_child_work(pid: int, tables: KernelTables) -> ChildWork | None:
     """The same of the processes below ``pid`` from which it may await an answer over a connection,
     and of those below them. None if there are none. Of a Unix socket, the kernel does not tell who
     sent last."""
-    below = [one.pid for one in descendants(pid, stats=tables.stats)]
+    below = [one.pid for one in islice(descendants(pid, stats=tables.stats), MOST_PROCESSES)]
     asked = connected(pid, below, {**tables.unix, **tables.asking}) if below else set()
     ran = _all_ran(_with_those_below(asked, below, tables.stats))
     return ChildWork(at=time.time(), ran=ran) if ran else None
@@ -82,7 +82,8 @@ def answering_child_work(pid: int, tables: KernelTables) -> ChildWork | None:
 def coroutines_child_work(pid: int, tables: KernelTables) -> ChildWork | None:
     """The same of all processes below ``pid``, with their ages; None if there are none. A program
     has Unix sockets for its output, if an event loop started it, so these tell nothing here."""
-    starts = {one.pid: one.branch_start for one in descendants(pid, stats=tables.stats)}
+    below = islice(descendants(pid, stats=tables.stats), MOST_PROCESSES)
+    starts = {one.pid: one.branch_start for one in below}
     if not starts:
         return None
     asked = connected(pid, starts, tables.asking)

@@ -28,8 +28,6 @@ MOST_CONNECTIONS = 4096
 left out."""
 MOST_FILES = 4096
 """Most open files of one process that are looked at; the others are left out."""
-MOST_CONNECTED = 256
-"""Most processes below one of which the open files are looked at."""
 ANSWER_SECONDS = 1.0
 """Seconds to wait for the kernel, which answers in a millisecond."""
 _SOCK_DIAG = 4
@@ -188,7 +186,7 @@ def connected(pid: int, below: Iterable[int], others: Mapping[int, int]) -> set[
     which gives it for each. A process that has both ends, such as one that was forked, is none."""
     ends = [(inode, others[inode]) for inode in _inodes(pid) if inode in others] if others else []
     found = set()
-    for one in islice(below, MOST_CONNECTED) if ends else ():
+    for one in below if ends else ():
         open_here = set(_inodes(one))
         if any(far in open_here and near not in open_here for near, far in ends):
             found.add(one)

@@ -205,32 +205,36 @@ POOL_WAITS = [
 POOL_WAITS += [("pipe", "fork"), ("queue", "spawn"), ("batches", "fork")]
 
 
-@pytest.mark.parametrize(("how", "context"), POOL_WAITS)
-def test_of_processes_that_python_starts(how: str, context: str) -> None:
-    works, rests = (Waiter(how, [context, doing], POOLS) for doing in ("map", "sleep"))
+@contextlib.contextmanager
+def working_and_resting(works: Waiter, rests: Waiter) -> Iterator[None]:
+    """Both are closed in the end; the processes of one are seen to work, those of the other to
+    rest."""
     try:
-        eventually(works.works, "the pool works", 60.0)
-        eventually(lambda: not rests.works(), "the pool rests", 60.0)
+        eventually(works.works, "they work", 60.0)
+        eventually(lambda: not rests.works(), "they rest", 60.0)
+        yield
     finally:
         works.close()
         rests.close()
 
 
+@pytest.mark.parametrize(("how", "context"), POOL_WAITS)
+def test_of_processes_that_python_starts(how: str, context: str) -> None:
+    works, rests = (Waiter(how, [context, doing], POOLS) for doing in ("map", "sleep"))
+    with working_and_resting(works, rests):
+        pass
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_coroutines_may_await_what_was_started_last(loop: str) -> None:
     works, rests = (Waiter(loop, command, COROUTINES) for command in (BELOW, SLEEPS))
-    try:
-        eventually(works.works, "it works", 60.0)
-        eventually(lambda: not rests.works(), "it rests", 60.0)
+    with working_and_resting(works, rests):
         ages = works.look().ages
         assert len(ages) == 4, "each child has one below it"
         youngest, oldest = min(ages.values()), max(ages.values())
         assert youngest > 0.0, "its output comes over a Unix socket, which is no connection"
         assert oldest - youngest >= OLDER - 0.1, "clock ticks"
         assert sorted(ages.values()) == pytest.approx([youngest] * 2 + [oldest] * 2)
-    finally:
-        works.close()
-        rests.close()
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix", "coroutines"])
@@ -238,12 +242,8 @@ def test_of_a_child_that_is_asked_over_a_connection(family: str) -> None:
     works, rests = (
         Waiter(family, [how, "asks"], SERVERS, oldest=OLDER) for how in ("works", "rests")
     )
-    try:
-        eventually(works.works, "its child works", 60.0)
-        eventually(lambda: not rests.works(), "its child rests", 60.0)
-    finally:
-        works.close()
-        rests.close()
+    with working_and_resting(works, rests):
+        pass
 
 
 def test_coroutines_await_a_pool() -> None:

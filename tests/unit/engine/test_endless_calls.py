@@ -122,15 +122,21 @@ def test_the_program_that_the_runner_waits_for_pauses() -> None:
     assert job.story.engine.incidents() == ()
 
 
-def test_the_program_that_an_actors_call_waits_for_pauses() -> None:
-    """Its other calls have taken seconds, and this one has for minutes."""
-    main, (rollout, judge) = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, rollout, judge])
+def waits_in(method: str, stack: StackFact) -> tuple[RayStory, StoryProcess]:
+    """A job of two actors, for a call of one of which the driver waits."""
+    main, (rollout, waiter) = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, rollout, waiter])
     story.train(WARM)
     rollout.rests(story.now)
     story.drives(main)
-    judge.begins("generate", story.now, CHILD)
-    story.call(main, judge, "generate")
+    waiter.begins(method, story.now, stack)
+    story.call(main, waiter, method)
+    return story, waiter
+
+
+def test_the_program_that_an_actors_call_waits_for_pauses() -> None:
+    """Its other calls have taken seconds, and this one has for minutes."""
+    story, judge = waits_in("generate", CHILD)
     for share, seconds in ((0.5, 150), (0.0, 12), (0.5, 10)):
         judge.child_works = share
         story.run(seconds)
@@ -169,18 +175,12 @@ def test_who_wakes_to_see_whether_its_processes_have_sent_anything(
 ) -> None:
     """It is on a CPU every few seconds: that is no movement where it only looks whether the
     processes of a data loader live, and these do not work."""
-    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, rollout, loads])
-    story.train(WARM)
-    rollout.rests(story.now)
+    story, waiter = waits_in("generate", stack)
     if who == "driver":
-        loads.rests(story.now)
-        waiter, waiter.stack = main, stack
-    else:
-        story.drives(main)
-        loads.begins("generate", story.now, stack)
-        story.call(main, loads, "generate")
-        waiter = loads
+        waiter.rests(story.now)
+        story.calls.clear()
+        waiter, *_ = story.processes
+        waiter.stack = stack
     waiter.child_works, waiter.wants = share, wants
     story.run(60, lambda: waiter.works(story.now) if story.now % 5 < 1 else None)
     assert bool(story.engine.incidents()) is hangs
@@ -212,14 +212,8 @@ def test_a_thread_that_waits_for_batches_while_other_calls_go_on(wants: float, h
 
 @pytest.mark.parametrize("child_works", [0.0, None])
 def test_a_thread_at_a_data_loader_that_works_itself(child_works: float | None) -> None:
-    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, rollout, loads])
-    story.train(WARM)
-    rollout.rests(story.now)
-    story.drives(main)
-    loads.begins("generate", story.now, msgspec.structs.replace(BATCHES, tid=99))
+    story, loads = waits_in("generate", msgspec.structs.replace(BATCHES, tid=99))
     loads.wakes, loads.child_works, loads.wants = True, child_works, 0.2
-    story.call(main, loads, "generate")
     story.run(200)
     assert story.engine.incidents() == ()
 
@@ -228,14 +222,8 @@ def test_a_thread_at_a_data_loader_that_works_itself(child_works: float | None) 
 def test_what_came_after_the_last_look_counts_with_the_next_one(goes_on: int) -> None:
     """The first call of its name: nothing tells how long it takes. The batch comes late, and it
     works on, or waits for that of another loader."""
-    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, rollout, loads])
-    story.train(WARM)
-    rollout.rests(story.now)
-    story.drives(main)
-    loads.begins("validate", story.now, BATCHES)
+    story, loads = waits_in("validate", BATCHES)
     loads.child_works, loads.wants = 0.0, 0.002
-    story.call(main, loads, "validate")
 
     def wakes() -> None:
         if story.now % 5 < 1:
@@ -255,10 +243,8 @@ def test_what_came_after_the_last_look_counts_with_the_next_one(goes_on: int) ->
 
 
 def test_calls_of_one_name_that_wait_for_batches_one_after_the_other() -> None:
-    main, (rollout, loads) = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, rollout, loads])
-    story.train(WARM)
-    rollout.rests(story.now)
+    story, loads = waits_in("generate", BATCHES)
+    main, *_ = story.processes
     loads.child_works, loads.wants = 0.0, 0.002
 
     def second() -> None:
