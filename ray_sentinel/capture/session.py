@@ -39,12 +39,10 @@ from ray_sentinel.evidence.stacks import (
 )
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
-from ray_sentinel.model.stacks import Activity, StackFact, StackTrace
+from ray_sentinel.model.stacks import StackFact, StackTrace
 
 _PROGRAM_TEXT = ProgramText()
 
-_MAY_END: frozenset[Activity] = frozenset(("sleep", "idle", "lock-wait"))
-"""What a thread does in a wait that may have been given an end."""
 PROCESS_SECONDS = 60.0
 """Seconds for cuda-gdb on each process of a thorough capture, beyond ``CaptureConfig.deadline``."""
 SAMPLE_DEADLINE = 8.0
@@ -96,7 +94,7 @@ def _fact_of(traces: Sequence[StackTrace], reader: StackReader, tables: KernelTa
 
 
 def _with_schedule(fact: StackFact) -> StackFact:
-    """The fact with how often its thread was put on a CPU, and until when it sleeps: the tools do
+    """The fact with how often its thread was put on a CPU, and until when it waits: the tools do
     not wake what they sample, so only a thread that runs has a higher number later."""
     pid, tid = fact.process.pid, fact.tid
     if tid is None or (found := read_schedule(pid, tid)) is None:
@@ -105,7 +103,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
         fact,
         switches=found.switches,
         wanted=found.cpu_seconds + found.delay_seconds,
-        wakes_at=wakes_at(pid, tid) if fact.activity in _MAY_END else None,
+        wakes_at=wakes_at(pid, tid),
     )
 
 

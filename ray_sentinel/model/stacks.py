@@ -152,7 +152,7 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     their end, their output, their answer, a pool, a data loader's batch. None where it waits for
     something else, or none is there."""
     wakes_at: float | None = None
-    """The Unix time at which the kernel ends the sleep of the telling thread at the latest; None
+    """The Unix time at which the kernel ends the wait of the telling thread at the latest; None
     where it is in none whose end is known."""
     users_code: bool = False
     """Whether the user's code runs in the telling thread, not only a library's."""

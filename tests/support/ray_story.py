@@ -157,6 +157,10 @@ class StoryProcess:
     """In each round it is at another line of its innermost function."""
     wakes: bool = False
     """The thread that tells is put on a CPU between two looks."""
+    waits_for: float | None = None
+    """Seconds for which it waits each time, if it begins again when nothing has come."""
+    woken_every: float | None = None
+    """Seconds after which it is put on a CPU each time, if not when it has waited that long."""
     wants: float | None = None
     """Share of the time for which it runs or waits for a CPU, where that is told."""
     child_works: float | None = None
@@ -214,6 +218,8 @@ class StoryProcess:
         if self.goes_round:
             signature = (*signature[:-1], f"score (reward.py:{88 + int(at) % 3})")
         switches = int(at) if self.wakes else self.stack.switches
+        if self.waits_for is not None:
+            switches = int(at / (self.woken_every or self.waits_for))
         return msgspec.structs.replace(
             self.stack,
             process=self.id,
@@ -222,6 +228,7 @@ class StoryProcess:
             switches=switches,
             wanted=None if self.wants is None else self.wants * (at - START),
             children=self._children(at),
+            wakes_at=self.stack.wakes_at if self.waits_for is None else at + self.waits_for,
         )
 
     def _children(self, at: float) -> ChildWork | None:

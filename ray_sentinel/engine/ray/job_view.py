@@ -36,7 +36,7 @@ from ray_sentinel.model.ray_calls import (
     RayCalls,
     RayDriver,
 )
-from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.stacks import Activity, StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
 from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
 
@@ -433,7 +433,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.only_looking = {
             fact.process: self.only_looking.get(fact.process, looked_before or now)
             for fact in picture.facts
-            if (before := self.stacks.get(fact.process)) is not None and only_looked(before, fact)
+            if (before := self.stacks.get(fact.process)) is not None
+            and only_looked(before, fact)
+            # Until it has woken for the first time, its wait may end with an error.
+            and (fact.process in self.only_looking or before.switches != fact.switches)
         }
         self.standing = {
             one.member.process: _standing(
@@ -527,9 +530,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     def sleep_ends(self, process: ProcessId) -> float | None:
         """When the sleep ends at the latest in which a process was in the last look; None if it was
-        in none that ends by itself, or that is not known."""
+        in none that ends by itself, or that is not known, or it sleeps again each time."""
         fact = self.stacks.get(process)
-        return fact.wakes_at if fact is not None else None
+        sleeps = fact is not None and fact.activity in _SLEEPS and process not in self.only_looking
+        return fact.wakes_at if fact is not None and sleeps else None
 
     def children_may_pause(self, process: ProcessId, seen: SeenRoot | StandingMember) -> bool:
         """Whether a process waits for children that have not worked in the looks that ``seen`` is
@@ -553,6 +557,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""
         return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]
+
+
+_SLEEPS: frozenset[Activity] = frozenset(("sleep", "idle", "lock-wait"))
+"""What a thread does in a wait whose end lets it go on. A call of Ray's ends at deadlines, too, at
+which it looks for signals."""
 
 
 def _holds_up(root: WaitRoot) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ray_sentinel import regex as re
 from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import ChildWork, StackFact, Tool
@@ -54,19 +53,38 @@ def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
 
 
 def only_looked(before: StackFact, after: StackFact) -> bool:
-    """Whether a process waits for its own to send something, and between two looks at it neither
-    did any of these work, nor did it itself more than wake to see whether anything has come."""
+    """Whether a process waits for its own, each time up to a deadline that the kernel knows, and
+    between two looks at it neither did any of these work, nor did it itself more than wake at the
+    deadlines to see whether anything has come. Of coroutines it is not known whether they await
+    any."""
     if before.signature != after.signature or before.tid != after.tid:
         return False
-    if not any(map(_LOOKS_IN.search, after.signature[-1:])):
+    if before.wanted is None or after.wanted is None or after.activity == "idle":
         return False
-    if before.wanted is None or after.wanted is None:
+    if before.children is None or after.children is None or after.children.ages:
         return False
-    if before.children is None or after.children is None:
+    if not _woken_by_deadlines(before, after, after.children.at - before.children.at):
         return False
     news = after.children.ran.keys() - before.children.ran.keys()
-    worked = after.wanted - before.wanted > WORKS * (after.at - before.at)
+    worked = after.wanted - before.wanted > WORKS * (after.children.at - before.children.at)
     return not (news or worked or children_worked(before.children, after.children))
+
+
+def _woken_by_deadlines(before: StackFact, after: StackFact, seconds: float) -> bool:
+    """Whether a thread was put on a CPU between two looks no more often than its deadlines explain.
+    If these are further apart than the looks, it rather was woken by what it waits for."""
+    if after.wakes_at is None or before.switches is None or after.switches is None:
+        return False
+    waits = [
+        fact.wakes_at - fact.children.at
+        for fact in (before, after)
+        if fact.wakes_at is not None and fact.children is not None
+    ]
+    longest = max(0.0, *waits)
+    if longest > 2.0 * seconds:
+        return False
+    deadlines = 1.0 + seconds / longest if longest else math.inf
+    return after.switches - before.switches <= SWITCHES * deadlines
 
 
 def awaiting_programs(facts: Iterable[StackFact], oldest: float) -> tuple[StackFact, ...]:
@@ -89,14 +107,12 @@ def _awaiting_programs(fact: StackFact, oldest: float) -> StackFact:
 WORKS = 0.01
 """A process works that runs, or waits for a CPU, for such a share of the time: what waits, and only
 looks now and then whether something has come, takes less."""
+SWITCHES = 2.0
+"""How often a thread is put on a CPU at a deadline at most: once, and once more if others take it
+away."""
 _LOOKS_AGAIN = ("idle", "lock-wait")
 """Activities that end at a deadline and begin again: a thread waits like that for a lock, a queue
 or an event."""
-_LOOKS_IN = re.compile(
-    r"\b(_poll \((.*/)?multiprocessing/connection"
-    r"|_try_get_data \((.*/)?torch/utils/data/dataloader)\.py:"
-)
-"""Places in which a wait for what another process may send ends at a deadline, and begins again."""
 
 
 def movement(looks: Sequence[StackFact]) -> Movement:

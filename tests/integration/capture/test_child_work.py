@@ -16,9 +16,9 @@ import pytest
 from ray_sentinel.capture.child_work import child_work
 from ray_sentinel.capture.session import sample_processes
 from ray_sentinel.evidence.stacks import children_worked
-from ray_sentinel.evidence.stacks.compare import awaiting_programs
+from ray_sentinel.evidence.stacks.compare import awaiting_programs, only_looked
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.stacks import ChildWork
+from ray_sentinel.model.stacks import ChildWork, StackFact
 from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.living import descendants
 from tests.support.ray_cluster import RayCluster
@@ -73,6 +73,8 @@ try:
 except subprocess.TimeoutExpired:
     asyncio.run(main())
 """
+LOOKS_EVERY = 3.0
+"""Seconds between two looks at one process; agents leave some more."""
 OLDER = 3.0
 """How many seconds older one of its children is than the other, at least."""
 SERVERS = """
@@ -148,23 +150,39 @@ class Waiter:
         assert stat is not None
         self.id = ProcessId("here", stat.pid, stat.start)
 
-    def look(self) -> ChildWork:
+    def look(self) -> StackFact:
         """As agents take it, once it waits."""
 
-        def children() -> ChildWork | None:
+        def waiting() -> StackFact | None:
             (fact,) = awaiting_programs(sample_processes([self.id]), self.oldest)
-            return fact.children
+            return fact if fact.children is not None else None
 
-        return eventually(children, "it waits", 60.0)
+        return eventually(waiting, "it waits", 60.0)
+
+    def children(self) -> ChildWork:
+        """What it waits for in such a look."""
+        work = self.look().children
+        assert work is not None
+        return work
 
     def works(self) -> bool:
         """Whether its children work from one look to another one, a second later at least."""
-        before = self.look()
-        return children_worked(before, eventually(lambda: self._later(before), "a later look"))
+        before, after = self._two_looks(1.0)
+        return children_worked(before.children, after.children)
 
-    def _later(self, before: ChildWork) -> ChildWork | None:
-        look = self.look()
-        return look if look.at - before.at > 1.0 else None
+    def only_looks(self) -> bool:
+        """Whether it does nothing between two looks but wake to see whether anything has come."""
+        return only_looked(*self._two_looks(LOOKS_EVERY))
+
+    def _two_looks(self, seconds: float) -> tuple[StackFact, StackFact]:
+        """At least so many seconds apart."""
+        before = self.look()
+
+        def later() -> StackFact | None:
+            look = self.look()
+            return look if look.at - before.at > seconds else None
+
+        return before, eventually(later, "a later look")
 
     def close(self) -> None:
         os.killpg(self.process.pid, 9)
@@ -196,7 +214,7 @@ def test_of_a_child_that_works(waiter: Waiter) -> None:
 )
 def test_of_a_child_that_sleeps(waiter: Waiter) -> None:
     eventually(lambda: not waiter.works(), "it has begun to sleep", 60.0)
-    assert waiter.look().ran.keys()
+    assert waiter.children().ran.keys()
 
 
 POOL_WAITS = [
@@ -220,16 +238,17 @@ def working_and_resting(works: Waiter, rests: Waiter) -> Iterator[None]:
 
 @pytest.mark.parametrize(("how", "context"), POOL_WAITS)
 def test_of_processes_that_python_starts(how: str, context: str) -> None:
+    """A data loader has a deadline of five seconds, at which it looks whether they live."""
     works, rests = (Waiter(how, [context, doing], POOLS) for doing in ("map", "sleep"))
     with working_and_resting(works, rests):
-        pass
+        assert rests.only_looks() is (how == "batches")
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_coroutines_may_await_what_was_started_last(loop: str) -> None:
     works, rests = (Waiter(loop, command, COROUTINES) for command in (BELOW, SLEEPS))
     with working_and_resting(works, rests):
-        ages = works.look().ages
+        ages = works.children().ages
         assert len(ages) == 4, "each child has one below it"
         youngest, oldest = min(ages.values()), max(ages.values())
         assert youngest > 0.0, "its output comes over a Unix socket, which is no connection"
@@ -250,7 +269,7 @@ def test_coroutines_await_a_pool() -> None:
     waiter = Waiter("", [], COROUTINES_POOL)
     try:
         eventually(waiter.works, "it works", 60.0)
-        assert waiter.look().ages == {}, "all of it counts"
+        assert waiter.children().ages == {}, "all of it counts"
     finally:
         waiter.close()
 

@@ -14,6 +14,14 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 
+NEEDS = """
+import asyncio, ctypes, multiprocessing.connection, os, queue, select, selectors, socket
+import threading, time
+pipe, poll, server = os.pipe()[0], select.poll(), socket.create_server(("127.0.0.1", 0))
+poll.register(pipe, select.POLLIN)
+"""
+
+
 @pytest.mark.parametrize(
     "sleep",
     [
@@ -21,10 +29,16 @@ pytestmark = pytest.mark.integration
         "asyncio.run(asyncio.sleep(1000))",
         "threading.Event().wait(1000)",
         "queue.Queue().get(timeout=1000)",
+        "select.select([pipe], [], [], 1000)",
+        "poll.poll(1000_000)",
+        "ctypes.CDLL(None).ppoll(None, 0, (ctypes.c_long * 2)(1000, 0), None)",
+        "selectors.EpollSelector().select(1000)",
+        "multiprocessing.connection.wait([pipe], 1000)",
+        "socket.create_connection(server.getsockname(), 1000).recv(1)",
     ],
 )
 def test_a_sleep_ends_when_it_was_told_to(sleep: str) -> None:
-    code = f"import asyncio, queue, threading, time\nprint(time.time(), flush=True)\n{sleep}"
+    code = f"{NEEDS}\nprint(time.time(), flush=True)\n{sleep}"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         begun = float(process.stdout.readline())
@@ -41,10 +55,12 @@ def test_a_sleep_ends_when_it_was_told_to(sleep: str) -> None:
         "sys.stdin.read()",
         "threading.Event().wait()",
         "asyncio.new_event_loop().run_forever()",
+        "select.select([sys.stdin], [], [])",
+        "multiprocessing.connection.wait([0])",
     ],
 )
 def test_who_waits_for_something_else_does_not_sleep(wait: str) -> None:
-    code = f"import asyncio, sys, threading; print(flush=True); {wait}"
+    code = f"{NEEDS}\nimport sys; print(flush=True); {wait}"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
         assert process.stdout is not None

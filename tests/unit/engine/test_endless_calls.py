@@ -28,9 +28,6 @@ BATCHES = StackFact(
     waits_for_others=False,
     users_code=True,
 )
-RECEIVES = msgspec.structs.replace(
-    BATCHES, signature=("step (train.py:9)", "_recv (multiprocessing/connection.py:395)")
-)
 WARM = 60
 ACCEPTS = msgspec.structs.replace(
     SLEEPS,
@@ -159,29 +156,48 @@ def test_the_runner_waits_for_a_program_that_hangs() -> None:
 
 @pytest.mark.parametrize("who", ["driver", "Rollout 1"])
 @pytest.mark.parametrize(
-    ("stack", "share", "wants", "hangs"),
+    ("waits_for", "woken_every", "share", "wants", "hangs"),
     [
-        (BATCHES, 0.0, 0.002, True),
-        (BATCHES, 0.5, 0.002, False),
-        (BATCHES, None, 0.002, False),
-        (BATCHES, 0.0, 0.2, False),
-        (BATCHES, 0.0, None, False),
-        (RECEIVES, 0.0, 0.002, False),
+        (5.0, None, 0.0, 0.002, True),
+        (0.05, None, 0.0, 0.002, True),
+        (5.0, None, 0.5, 0.002, False),
+        (5.0, None, None, 0.002, False),
+        (5.0, None, 0.0, 0.2, False),
+        (5.0, None, 0.0, None, False),
+        (5.0, 0.5, 0.0, 0.002, False),
+        (60.0, 5.0, 0.0, 0.002, False),
+        (None, None, 0.0, 0.002, False),
     ],
-    ids=["hangs", "they-work", "nobody-below", "it-works", "nothing-told", "it-gets-answers"],
+    ids=[
+        "hangs",
+        "hangs-and-looks-often",
+        "they-work",
+        "nobody-below",
+        "it-works",
+        "nothing-told",
+        "it-gets-answers",
+        "it-gets-answers-seldom",
+        "without-a-deadline",
+    ],
 )
 def test_who_wakes_to_see_whether_its_processes_have_sent_anything(
-    who: str, stack: StackFact, share: float | None, wants: float | None, hangs: bool
+    who: str,
+    waits_for: float | None,
+    woken_every: float | None,
+    share: float | None,
+    wants: float | None,
+    hangs: bool,
 ) -> None:
     """It is on a CPU every few seconds: that is no movement where it only looks whether the
     processes of a data loader live, and these do not work."""
-    story, waiter = waits_in("generate", stack)
+    story, waiter = waits_in("generate", BATCHES)
     if who == "driver":
         waiter.rests(story.now)
         story.calls.clear()
         waiter, *_ = story.processes
-        waiter.stack = stack
+        waiter.stack = BATCHES
     waiter.child_works, waiter.wants = share, wants
+    waiter.waits_for, waiter.woken_every = waits_for, woken_every
     story.run(60, lambda: waiter.works(story.now) if story.now % 5 < 1 else None)
     assert bool(story.engine.incidents()) is hangs
     if hangs:
@@ -196,7 +212,7 @@ def test_a_thread_that_waits_for_batches_while_other_calls_go_on(wants: float, h
     story.train(WARM, method="train")
     story.drives(main)
     loads.begins("train", story.now, msgspec.structs.replace(BATCHES, tid=99))
-    loads.wakes, loads.child_works, loads.wants = True, 0.0, wants
+    loads.waits_for, loads.child_works, loads.wants = 5.0, 0.0, wants
     story.call(main, loads, "train")
 
     def second() -> None:
@@ -213,7 +229,8 @@ def test_a_thread_that_waits_for_batches_while_other_calls_go_on(wants: float, h
 @pytest.mark.parametrize("child_works", [0.0, None])
 def test_a_thread_at_a_data_loader_that_works_itself(child_works: float | None) -> None:
     story, loads = waits_in("generate", msgspec.structs.replace(BATCHES, tid=99))
-    loads.wakes, loads.child_works, loads.wants = True, child_works, 0.2
+    loads.child_works, loads.wants = child_works, 0.2
+    loads.waits_for, loads.woken_every = 5.0, 1.0
     story.run(200)
     assert story.engine.incidents() == ()
 
@@ -223,7 +240,7 @@ def test_what_came_after_the_last_look_counts_with_the_next_one(goes_on: int) ->
     """The first call of its name: nothing tells how long it takes. The batch comes late, and it
     works on, or waits for that of another loader."""
     story, loads = waits_in("validate", BATCHES)
-    loads.child_works, loads.wants = 0.0, 0.002
+    loads.waits_for, loads.child_works, loads.wants = 5.0, 0.0, 0.002
 
     def wakes() -> None:
         if story.now % 5 < 1:
@@ -245,7 +262,7 @@ def test_what_came_after_the_last_look_counts_with_the_next_one(goes_on: int) ->
 def test_calls_of_one_name_that_wait_for_batches_one_after_the_other() -> None:
     story, loads = waits_in("generate", BATCHES)
     main, *_ = story.processes
-    loads.child_works, loads.wants = 0.0, 0.002
+    loads.waits_for, loads.child_works, loads.wants = 5.0, 0.0, 0.002
 
     def second() -> None:
         if story.now % 10 < 1:

@@ -143,22 +143,35 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
             loads(10, more, more * 0.002, {50: 3.0 + more}),
             loads(11, more, more * 0.002, {50: 3.0, 51 + more: 0.0}),
             loads(12, more, more * 0.002, None),
+            loads(14, more, more * 0.002, {50: 3.0}, waits_for=None),
+            loads(15, more, more * 0.002, {50: 3.0}, switches=5),
+            loads(16, more, more * 0.002, {50: 3.0}, waits_for=3.0),
         ]
 
-    def loads(pid: int, at: int, wanted: float, ran: dict[int, float] | None) -> StackFact:
+    def loads(
+        pid: int,
+        at: int,
+        wanted: float,
+        ran: dict[int, float] | None,
+        *,
+        waits_for: float | None = 1.0,
+        switches: int = 4,
+    ) -> StackFact:
         place = "_try_get_data (torch/utils/data/dataloader.py:1291)"
         return seen(
             pid,
-            5 + at,
+            5 + at * switches,
             tid=9,
             at=float(at),
             activity="input-wait",
             signature=("train (rl.py:9)", place),
             wanted=wanted,
             children=None if ran is None else ChildWork(float(at), ran),
+            wakes_at=None if waits_for is None else at + waits_for,
         )
 
-    assert {process.pid for process in woken([look(0), look(1)])} == {1, 7, 10, 11, 12, 13}
+    woke = {process.pid for process in woken([look(0), look(1)])}
+    assert woke == {1, 7, 10, 11, 12, 13, 14, 15, 16}
 
 
 def test_of_the_programs_below_coroutines_the_old_ones_are_not_awaited() -> None:
