@@ -217,14 +217,15 @@ class StoryProcess:
             signature = (*signature, f"layer_{int(at) % 7} (rollout.py:{int(at) % 997})")
         if self.goes_round:
             signature = (*signature[:-1], f"score (reward.py:{88 + int(at) % 3})")
-        switches = int(at) if self.wakes else self.stack.switches
+        switches, tid = int(at) if self.wakes else self.stack.switches, self.stack.tid
         if self.waits_for is not None:
-            switches = int(at / (self.woken_every or self.waits_for))
+            switches, tid = int(at / (self.woken_every or self.waits_for)), tid or self.pid
         return msgspec.structs.replace(
             self.stack,
             process=self.id,
             at=at,
             signature=signature,
+            tid=tid,
             switches=switches,
             wanted=None if self.wants is None else self.wants * (at - START),
             children=self._children(at),

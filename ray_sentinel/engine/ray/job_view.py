@@ -26,7 +26,12 @@ from ray_sentinel.engine.ray.methods import (
 )
 from ray_sentinel.engine.ray.placement import Missing, missing_of
 from ray_sentinel.evidence.movement import STILL, settled
-from ray_sentinel.evidence.stacks.compare import children_worked, movement, only_looked
+from ray_sentinel.evidence.stacks.compare import (
+    children_worked,
+    deadlines_between,
+    movement,
+    only_looked,
+)
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
 from ray_sentinel.model.ray_calls import (
@@ -140,6 +145,17 @@ class StandingMember(_SameInLooks, kw_only=True):
     since is not known."""
 
 
+class Looking(msgspec.Struct, frozen=True, kw_only=True):
+    """Since when a process that waits for its own has at most woken to see whether anything has
+    come."""
+
+    since: float
+    first: StackFact
+    """The look at that time."""
+    again: bool = False
+    """Whether it has woken, and a whole wait has passed: it begins again at each deadline."""
+
+
 class RayJobView(msgspec.Struct, kw_only=True):
     """One Ray job. Times are on the coordinator's clock."""
 
@@ -184,9 +200,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     standing: dict[ProcessId, StandingMember] = {}
     """The processes that stood still, or went round in one place, in the last look, and since which
     look."""
-    only_looking: dict[ProcessId, float] = {}
-    """Since when a process has done nothing but wake to see whether one of its own has sent
-    something, by the looks."""
+    looking: dict[ProcessId, Looking] = {}
+    """The processes that wait for their own, and have done nothing else since some look."""
     stacks: dict[ProcessId, StackFact] = {}
     """Stacks of the last look: of those who stood still or held the job up, and of one waiter for
     each."""
@@ -430,20 +445,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
         # A call that Ray does not list yet may have begun when the last one ended, or just now if
         # nobody asked when that was.
         latest = (self.changed_at if calls.ended else now) if self.tells_times else None
-        self.only_looking = {
-            fact.process: self.only_looking.get(fact.process, looked_before or now)
-            for fact in picture.facts
-            if (before := self.stacks.get(fact.process)) is not None
-            and only_looked(before, fact)
-            # Until it has woken for the first time, its wait may end with an error.
-            and (fact.process in self.only_looking or before.switches != fact.switches)
-        }
+        self.looking = dict(self._still_looking(picture.facts, looked_before or now))
         self.standing = {
             one.member.process: _standing(
                 _first_look(one, latest, calls.at, now),
                 None if one.member.process in worked else self.standing.get(one.member.process),
                 one.begun,
-                only_looks=one.member.process in self.only_looking,
+                only_looks=self._looks_again(one.member.process),
             )
             for one in picture.standing
         }
@@ -456,6 +464,24 @@ class RayJobView(msgspec.Struct, kw_only=True):
         }
         # All of them would be kept with every snapshot.
         self.picture = msgspec.structs.replace(picture, facts=())
+
+    def _still_looking(
+        self, facts: Iterable[StackFact], looked_before: float
+    ) -> Iterator[tuple[ProcessId, Looking]]:
+        """Who only looks from the look ``looked_before`` on, or has since an earlier one."""
+        for fact in facts:
+            before = self.stacks.get(fact.process)
+            if before is None or not only_looked(before, fact):
+                continue
+            known = self.looking.get(fact.process)
+            if known is None or deadlines_between(known.first, fact) is None:
+                known = Looking(since=looked_before, first=before)
+            passed = deadlines_between(known.first, fact) or 0.0
+            again = passed >= 1.0 and known.first.switches != fact.switches
+            yield fact.process, msgspec.structs.replace(known, again=again)
+
+    def _looks_again(self, process: ProcessId) -> bool:
+        return process in self.looking and self.looking[process].again
 
     def _unseen(
         self, before: Iterable[SeenRoot], picture: JobPicture, calls: RayCalls
@@ -532,8 +558,9 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """When the sleep ends at the latest in which a process was in the last look; None if it was
         in none that ends by itself, or that is not known, or it sleeps again each time."""
         fact = self.stacks.get(process)
-        sleeps = fact is not None and fact.activity in _SLEEPS and process not in self.only_looking
-        return fact.wakes_at if fact is not None and sleeps else None
+        if fact is None or fact.activity not in _SLEEPS or self._looks_again(process):
+            return None
+        return fact.wakes_at
 
     def children_may_pause(self, process: ProcessId, seen: SeenRoot | StandingMember) -> bool:
         """Whether a process waits for children that have not worked in the looks that ``seen`` is
@@ -546,13 +573,14 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """Since when a process stands still in what ``began`` at some time, if its main thread ran
         last at ``ran_at``. Who waits for processes of its own may wake now and then to see whether
         they have sent anything: while these do not work, that is no movement."""
-        since = self.only_looking.get(process)
-        return ran_at if since is None else max(began, min(ran_at, since))
+        if not self._looks_again(process):
+            return ran_at
+        return max(began, min(ran_at, self.looking[process].since))
 
     def seen_still_until(self, process: ProcessId, last_at: float, now: float) -> float:
         """Until when a process is known to stand still, which was last looked at at ``last_at``.
         What wakes now and then may have moved since, and only the next look tells."""
-        return last_at if process in self.only_looking else now
+        return last_at if self._looks_again(process) else now
 
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""

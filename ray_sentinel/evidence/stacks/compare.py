@@ -54,37 +54,36 @@ def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
 
 def only_looked(before: StackFact, after: StackFact) -> bool:
     """Whether a process waits for its own, each time up to a deadline that the kernel knows, and
-    between two looks at it neither did any of these work, nor did it itself more than wake at the
-    deadlines to see whether anything has come. Of coroutines it is not known whether they await
-    any."""
+    between two looks at it neither did any of these work, nor did it itself more than wake to see
+    whether anything has come. Of coroutines it is not known whether they await any."""
     if before.signature != after.signature or before.tid != after.tid:
         return False
     if before.wanted is None or after.wanted is None or after.activity == "idle":
         return False
     if before.children is None or after.children is None or after.children.ages:
         return False
-    if not _woken_by_deadlines(before, after, after.children.at - before.children.at):
-        return False
     news = after.children.ran.keys() - before.children.ran.keys()
     worked = after.wanted - before.wanted > WORKS * (after.children.at - before.children.at)
-    return not (news or worked or children_worked(before.children, after.children))
-
-
-def _woken_by_deadlines(before: StackFact, after: StackFact, seconds: float) -> bool:
-    """Whether a thread was put on a CPU between two looks no more often than its deadlines explain.
-    If these are further apart than the looks, it rather was woken by what it waits for."""
-    if after.wakes_at is None or before.switches is None or after.switches is None:
+    if news or worked or children_worked(before.children, after.children):
         return False
+    return deadlines_between(before, after) is not None
+
+
+def deadlines_between(first: StackFact, last: StackFact) -> float | None:
+    """How many deadlines of a thread's waits came between two looks at a process that waits for its
+    own, if it was put on a CPU no more often than these explain; None if it was, so that what it
+    waits for has woken it, or if nothing is known of them."""
     waits = [
-        fact.wakes_at - fact.children.at
-        for fact in (before, after)
-        if fact.wakes_at is not None and fact.children is not None
+        one.wakes_at - one.children.at
+        for one in (first, last)
+        if one.wakes_at is not None and one.children is not None
     ]
-    longest = max(0.0, *waits)
-    if longest > 2.0 * seconds:
-        return False
-    deadlines = 1.0 + seconds / longest if longest else math.inf
-    return after.switches - before.switches <= SWITCHES * deadlines
+    if not waits or first.children is None or last.children is None:
+        return None
+    if first.switches is None or last.switches is None:
+        return None
+    deadlines = (last.children.at - first.children.at) / max(*waits, SHORTEST_WAIT)
+    return deadlines if last.switches - first.switches <= 1.0 + SWITCHES * deadlines else None
 
 
 def awaiting_programs(facts: Iterable[StackFact], oldest: float) -> tuple[StackFact, ...]:
@@ -107,9 +106,11 @@ def _awaiting_programs(fact: StackFact, oldest: float) -> StackFact:
 WORKS = 0.01
 """A process works that runs, or waits for a CPU, for such a share of the time: what waits, and only
 looks now and then whether something has come, takes less."""
-SWITCHES = 2.0
-"""How often a thread is put on a CPU at a deadline at most: once, and once more if others take it
-away."""
+SWITCHES = 1.5
+"""How often a thread is put on a CPU for each of its deadlines at most: others may take the CPU
+away meanwhile."""
+SHORTEST_WAIT = 0.001
+"""Seconds that each of its waits lasts at least."""
 _LOOKS_AGAIN = ("idle", "lock-wait")
 """Activities that end at a deadline and begin again: a thread waits like that for a lock, a queue
 or an event."""

@@ -204,15 +204,20 @@ def test_who_wakes_to_see_whether_its_processes_have_sent_anything(
         assert [one.actor or one.role for one in story.culprits()] == [who]
 
 
-@pytest.mark.parametrize(("wants", "hangs"), [(0.002, True), (0.2, False)])
-def test_a_thread_that_waits_for_batches_while_other_calls_go_on(wants: float, hangs: bool) -> None:
+@pytest.mark.parametrize(
+    ("waits_for", "wants", "hangs"), [(5.0, 0.002, True), (5.0, 0.2, False), (60.0, 0.002, False)]
+)
+def test_a_thread_that_waits_for_batches_while_other_calls_go_on(
+    waits_for: float, wants: float, hangs: bool
+) -> None:
     """As the function does that Ray Tune runs in a thread of a trial, beside other trials."""
     main, (other, loads) = driver(), actors("Trial", 2, 10)
     story = RayStory([main, other, loads])
     story.train(WARM, method="train")
     story.drives(main)
     loads.begins("train", story.now, msgspec.structs.replace(BATCHES, tid=99))
-    loads.waits_for, loads.child_works, loads.wants = 5.0, 0.0, wants
+    loads.waits_for, loads.child_works, loads.wants = waits_for, 0.0, wants
+    loads.woken_every = 5.0
     story.call(main, loads, "train")
 
     def second() -> None:

@@ -144,7 +144,7 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
             loads(11, more, more * 0.002, {50: 3.0, 51 + more: 0.0}),
             loads(12, more, more * 0.002, None),
             loads(14, more, more * 0.002, {50: 3.0}, waits_for=None),
-            loads(15, more, more * 0.002, {50: 3.0}, switches=5),
+            loads(15, more, more * 0.002, {50: 3.0}, switches=3),
             loads(16, more, more * 0.002, {50: 3.0}, waits_for=3.0),
         ]
 
@@ -155,7 +155,7 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
         ran: dict[int, float] | None,
         *,
         waits_for: float | None = 1.0,
-        switches: int = 4,
+        switches: int = 2,
     ) -> StackFact:
         place = "_try_get_data (torch/utils/data/dataloader.py:1291)"
         return seen(
