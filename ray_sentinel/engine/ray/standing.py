@@ -5,9 +5,10 @@ from __future__ import annotations
 from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.ray.devices import device_kind
-from ray_sentinel.engine.ray.job_view import RayJobView, StandingMember, is_sure_after
+from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.engine.ray.methods import RHYTHM, call_timeout
 from ray_sentinel.engine.ray.rank_jobs import fellows
+from ray_sentinel.engine.ray.seen import StandingMember, is_sure_after
 from ray_sentinel.engine.telemetry.inference import deployment_of, served
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.stacks import StackFact

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from ray_sentinel.engine.activities import computes
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.ray.job_view import RayJobView, SeenRoot
+from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.engine.ray.jobs import RayTrack
 from ray_sentinel.engine.ray.rank_jobs import ray_job_of
+from ray_sentinel.engine.ray.seen import SeenRoot
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.ray_calls import RayActor

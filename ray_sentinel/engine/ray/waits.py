@@ -19,14 +19,12 @@ from ray_sentinel.engine.ray.job_view import (
     EARLY_SECONDS,
     UNKNOWN_TIMEOUT,
     RayJobView,
-    SeenRoot,
-    StandingMember,
     given_timeout,
-    is_sure_after,
 )
 from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
 from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM, call_timeout
 from ray_sentinel.engine.ray.rank_jobs import OURS_SECONDS, is_the_ranks, ray_job_of
+from ray_sentinel.engine.ray.seen import SeenRoot, StandingMember, is_sure_after
 from ray_sentinel.engine.ray.standing import round_kind, standing_kind
 from ray_sentinel.engine.ray.verdict import ENVIRONMENTS, verdict_on
 from ray_sentinel.engine.telemetry.inference import deployment_of, served
