@@ -103,6 +103,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
         fact,
         switches=found.switches,
         wanted=found.cpu_seconds + found.delay_seconds,
+        ran=found.cpu_seconds,
         wakes_at=wakes_at(pid, tid),
     )
 

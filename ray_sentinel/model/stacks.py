@@ -147,6 +147,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     wanted: float | None = None
     """Seconds that the telling thread had run or waited for a CPU by then (the first two fields).
     """
+    ran: float | None = None
+    """The part of them that it had run."""
     children: ChildWork | None = None
     """How long the processes have run that the telling thread waits for, where these are its own:
     their end, their output, their answer, a pool, a data loader's batch. None where it waits for

@@ -228,6 +228,7 @@ class StoryProcess:
             tid=tid,
             switches=switches,
             wanted=None if self.wants is None else self.wants * (at - START),
+            ran=None if self.wants is None else self.wants * (at - START),
             children=self._children(at),
             wakes_at=self.stack.wakes_at if self.waits_for is None else at + self.waits_for,
         )

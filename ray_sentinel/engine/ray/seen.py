@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ray_sentinel.evidence.movement import STILL, settled
-from ray_sentinel.evidence.stacks.compare import deadlines_between, movement, only_looked
+from ray_sentinel.evidence.stacks.compare import (
+    deadlines_between,
+    movement,
+    only_looked,
+    wait_seconds,
+)
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
 from ray_sentinel.model.stacks import StackFact
@@ -88,6 +93,8 @@ class Looking(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     first: StackFact
     """The look at that time."""
+    wait: float = 0.0
+    """Seconds for which one of its waits lasts at least, as far as looks showed."""
     again: bool = False
     """Whether it has woken, and a whole wait has passed: it begins again at each deadline."""
 
@@ -213,14 +220,17 @@ def still_looking(
     found = {}
     for fact in facts:
         before = stacks.get(fact.process)
-        if before is None or not only_looked(before, fact):
+        if before is None:
             continue
-        since = known.get(fact.process)
-        if since is None or deadlines_between(since.first, fact) is None:
+        since = known.get(fact.process, Looking(since=looked_before, first=before))
+        wait = max(since.wait, wait_seconds(before), wait_seconds(fact))
+        if not only_looked(before, fact, wait):
+            continue
+        if deadlines_between(since.first, fact, wait) is None:
             since = Looking(since=looked_before, first=before)
-        passed = deadlines_between(since.first, fact) or 0.0
+        passed = deadlines_between(since.first, fact, wait) or 0.0
         again = passed >= 1.0 and since.first.switches != fact.switches
-        found[fact.process] = msgspec.structs.replace(since, again=again)
+        found[fact.process] = msgspec.structs.replace(since, wait=wait, again=again)
     return found
 
 

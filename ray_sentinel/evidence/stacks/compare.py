@@ -52,38 +52,43 @@ def children_worked(before: ChildWork | None, after: ChildWork | None) -> bool:
     return max(ran, default=math.inf) > least
 
 
-def only_looked(before: StackFact, after: StackFact) -> bool:
+def only_looked(before: StackFact, after: StackFact, wait: float = 0.0) -> bool:
     """Whether a process waits for its own, each time up to a deadline that the kernel knows, and
     between two looks at it neither did any of these work, nor did it itself more than wake to see
-    whether anything has come. Of coroutines it is not known whether they await any."""
+    whether anything has come. ``wait``: the same as in ``deadlines_between``. Of coroutines it is
+    not known whether they await any."""
     if before.signature != after.signature or before.tid != after.tid:
         return False
-    if before.wanted is None or after.wanted is None or after.activity == "idle":
+    if before.ran is None or after.ran is None or after.activity == "idle":
         return False
     if before.children is None or after.children is None or after.children.ages:
         return False
     news = after.children.ran.keys() - before.children.ran.keys()
-    worked = after.wanted - before.wanted > WORKS * (after.children.at - before.children.at)
+    worked = after.ran - before.ran > WORKS * (after.children.at - before.children.at)
     if news or worked or children_worked(before.children, after.children):
         return False
-    return deadlines_between(before, after) is not None
+    return deadlines_between(before, after, wait) is not None
 
 
-def deadlines_between(first: StackFact, last: StackFact) -> float | None:
+def deadlines_between(first: StackFact, last: StackFact, wait: float = 0.0) -> float | None:
     """How many deadlines of a thread's waits came between two looks at a process that waits for its
     own, if it was put on a CPU no more often than these explain; None if it was, so that what it
-    waits for has woken it, or if nothing is known of them."""
-    waits = [
-        one.wakes_at - one.children.at
-        for one in (first, last)
-        if one.wakes_at is not None and one.children is not None
-    ]
-    if not waits or first.children is None or last.children is None:
+    waits for has woken it, or if nothing is known of them. ``wait``: seconds for which one of its
+    waits lasts at least, 0 if that is not known."""
+    wait = max(wait, wait_seconds(first), wait_seconds(last))
+    if first.children is None or last.children is None or wait <= 0.0:
         return None
     if first.switches is None or last.switches is None:
         return None
-    deadlines = (last.children.at - first.children.at) / max(*waits, SHORTEST_WAIT)
+    deadlines = (last.children.at - first.children.at) / wait
     return deadlines if last.switches - first.switches <= 1.0 + SWITCHES * deadlines else None
+
+
+def wait_seconds(fact: StackFact) -> float:
+    """Seconds from a look to the deadline of the wait that it shows; 0 if none is known."""
+    if fact.wakes_at is None or fact.children is None:
+        return 0.0
+    return max(0.0, fact.wakes_at - fact.children.at)
 
 
 def awaiting_programs(facts: Iterable[StackFact], oldest: float) -> tuple[StackFact, ...]:
@@ -109,8 +114,6 @@ looks now and then whether something has come, takes less."""
 SWITCHES = 1.5
 """How often a thread is put on a CPU for each of its deadlines at most: others may take the CPU
 away meanwhile."""
-SHORTEST_WAIT = 0.001
-"""Seconds that each of its waits lasts at least."""
 _LOOKS_AGAIN = ("idle", "lock-wait")
 """Activities that end at a deadline and begin again: a thread waits like that for a lock, a queue
 or an event."""

@@ -151,7 +151,7 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
     def loads(
         pid: int,
         at: int,
-        wanted: float,
+        ran_itself: float,
         ran: dict[int, float] | None,
         *,
         waits_for: float | None = 1.0,
@@ -165,7 +165,7 @@ def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again()
             at=float(at),
             activity="input-wait",
             signature=("train (rl.py:9)", place),
-            wanted=wanted,
+            ran=ran_itself,
             children=None if ran is None else ChildWork(float(at), ran),
             wakes_at=None if waits_for is None else at + waits_for,
         )
