@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_sentinel.demo.actor_trial import ActorTrialOutcome
+from ray_sentinel.demo.plan import TrialPlan
 from ray_sentinel.demo.trial import TrialOutcome
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
@@ -49,15 +50,17 @@ def _ranks(job: JobStatus) -> Table:
     return table
 
 
-def verdict(console: Console, outcome: TrialOutcome) -> None:
-    """The end: who it was, why, the stacks that show it, the report, and whether it is true."""
+def verdict(console: Console, outcome: TrialOutcome | ActorTrialOutcome) -> None:
+    """The end: who it was, why, the report, and whether it is true. Of a training also the stacks
+    that show it, of a job of actors the chain of waits that leads there."""
     incident = outcome.incident
     if incident is None or incident.verdict is None:
         console.print(Panel("no verdict came", style="red"))
     else:
         console.print(Panel(_sentence(incident, incident.verdict, outcome), border_style="red",
                             title="verdict"))  # fmt: skip
-        console.print(_beside(_stacks(incident.verdict)))
+        if isinstance(outcome, TrialOutcome):
+            console.print(_beside(_stacks(incident.verdict)))
         if incident.bundle:
             # In one piece, so that it can be copied.
             report = f"report: {clean(incident.bundle)}/report.md"
@@ -65,42 +68,22 @@ def verdict(console: Console, outcome: TrialOutcome) -> None:
     console.print(_truth(outcome))
 
 
-def chain_verdict(console: Console, outcome: ActorTrialOutcome) -> None:
-    """The end of a job of actors: who it was, the chain of waits that leads there, whether it is
-    true."""
-    incident = outcome.incident
-    if incident is None or incident.verdict is None:
-        console.print(Panel("no verdict came", style="red"))
+def _sentence(
+    incident: Incident, verdict: Verdict, outcome: TrialOutcome | ActorTrialOutcome
+) -> Text:
+    kind = f"kind {incident.kind}"
+    if isinstance(outcome, TrialOutcome):
+        summary, kind = verdict.summary, f"{kind}, confidence {percent(verdict.confidence)}"
+        why = [item.text for item in verdict.evidence if item.weight >= 0]
+        waiting = [f"waiting: {line}" for line in verdict.waiting]
+        lines = (*why[:SHOWN_LINES], *waiting[:SHOWN_LINES])
     else:
-        text = Text(clean(incident.summary) + "\n", style="bold")
-        text.append(f"kind {incident.kind}", style="dim")
-        if outcome.seconds is not None:
-            text.append(f", named {outcome.seconds:.1f} s after it began", style="dim")
-        for step in chain_of(incident):
-            text.append(f"\n  {clean(step)}", style="default")
-        console.print(Panel(text, border_style="red", title="verdict"))
-        if incident.bundle:
-            report = f"report: {clean(incident.bundle)}/report.md"
-            console.print(report, markup=False, soft_wrap=True)
-    plan = outcome.plan
-    told = Text(
-        f"what was drawn: {plan.fault}, {plan.culprit or 'nobody'} (--seed {plan.seed}), "
-        f"kind {' or '.join(plan.kinds) or 'none'}: "
-    )
-    if outcome.right:
-        console.print(told.append("the verdict is right", style="bold green"))
-    else:
-        console.print(told.append(f"the verdict is WRONG: {outcome.wrong}", style="bold red"))
-
-
-def _sentence(incident: Incident, verdict: Verdict, outcome: TrialOutcome) -> Text:
-    text = Text(clean(verdict.summary) + "\n", style="bold")
-    text.append(f"kind {incident.kind}, confidence {percent(verdict.confidence)}", style="dim")
+        summary, lines = incident.summary, chain_of(incident)
+    text = Text(clean(summary) + "\n", style="bold")
+    text.append(kind, style="dim")
     if outcome.seconds is not None:
         text.append(f", named {outcome.seconds:.1f} s after it began", style="dim")
-    why = [item.text for item in verdict.evidence if item.weight >= 0]
-    waiting = [f"waiting: {line}" for line in verdict.waiting]
-    for line in (*why[:SHOWN_LINES], *waiting[:SHOWN_LINES]):
+    for line in lines:
         text.append(f"\n  {clean(line)}", style="default")
     return text
 
@@ -131,13 +114,17 @@ def _stack(fact: StackFact, who: str, colour: str) -> Panel:
     return Panel(Text(text, overflow="fold"), title=f"rank {rank} ({who})", border_style=colour)
 
 
-def _truth(outcome: TrialOutcome) -> Text:
+def _truth(outcome: TrialOutcome | ActorTrialOutcome) -> Text:
     plan = outcome.plan
-    whom = f"rank {', '.join(map(str, plan.ranks))}" if plan.ranks else "nobody"
-    told = (
-        f"what was drawn: {plan.fault}, {whom}, step {plan.step}, layout {plan.layout} "
-        f"(--seed {plan.seed}), kind {' or '.join(plan.expected.kinds) or 'none'}: "
+    if isinstance(plan, TrialPlan):
+        whom = f"rank {', '.join(map(str, plan.ranks))}" if plan.ranks else "nobody"
+        drawn, kinds = f"{whom}, step {plan.step}, layout {plan.layout}", plan.expected.kinds
+    else:
+        drawn, kinds = plan.culprit or "nobody", plan.kinds
+    told = Text(
+        f"what was drawn: {plan.fault}, {drawn} (--seed {plan.seed}), "
+        f"kind {' or '.join(kinds) or 'none'}: "
     )
     if outcome.right:
-        return Text(told).append("the verdict is right", style="bold green")
-    return Text(told).append(f"the verdict is WRONG: {outcome.wrong}", style="bold red")
+        return told.append("the verdict is right", style="bold green")
+    return told.append(f"the verdict is WRONG: {outcome.wrong}", style="bold red")

@@ -36,19 +36,17 @@ def watched_machines(
             deploy.down(machines.ray)
 
 
-def run(plan: TrialPlan, folder: Path, *, show: ShowStatus) -> TrialOutcome:
-    """Play it. ``folder`` takes the scripts, the ranks' logs and the sentinel's ``log_dir``.
+def run(
+    plan: TrialPlan | ActorTrialPlan, folder: Path, *, show: ShowStatus
+) -> TrialOutcome | ActorTrialOutcome:
+    """Play it on a cluster of its own. ``folder`` takes the scripts, the ranks' logs and the
+    sentinel's ``log_dir``. The names in a job of actors are plain.
 
     Raises SentinelError if the cluster or the job does not start.
     """
     show(None, "starting a Ray cluster of three nodes")
     with watched_machines(folder, show) as machines:
-        return play(plan, machines, Stage(machines.ray, show), folder, report=True)
-
-
-def run_actors(plan: ActorTrialPlan, folder: Path, *, show: ShowStatus) -> ActorTrialOutcome:
-    """Play a job of actors, whose names are plain, on a cluster of its own."""
-    show(None, "starting a Ray cluster of three nodes")
-    with watched_machines(folder, show) as machines:
         stage = Stage(machines.ray, show)
-        return ActorTrial(plan, machines, stage, folder, PLAIN).play(report=True)
+        if isinstance(plan, ActorTrialPlan):
+            return ActorTrial(plan, machines, stage, folder, PLAIN).play(report=True)
+        return play(plan, machines, stage, folder, report=True)

@@ -25,8 +25,8 @@ from ray_sentinel.errors import MissingPartError, UsageError
 from ray_sentinel.report.contract import incident_dict
 
 if TYPE_CHECKING:  # 150 ms, which `ray-sentinel --help` need not wait for
+    from ray_sentinel.demo.actor_plan import ActorTrialPlan
     from ray_sentinel.demo.plan import Attach, TrialPlan
-    from ray_sentinel.demo.trial import TrialOutcome
 
 RANKS = 6
 
@@ -76,40 +76,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo of the chosen kind of job."""
-    from ray_sentinel.demo.plan import draw
-
-    if importlib.util.find_spec("torch") is None:
-        raise MissingPartError("the demo trains with PyTorch: pip install 'ray-sentinel[demo]'")
-    mode: Attach = "" if args.no_attach else "attach"
-    if args.job == "rl":
-        return _rl(args, mode)
-    plan = draw(args.fault, args.rank, args.seed, layout=args.layout, attach=mode, world=RANKS)
-    # A script of the user's, in processes of its own: Ray would talk of every actor that ends.
-    plan = msgspec.structs.replace(plan, actors=False)
-    folder = _folder(args)
-    outcome = _quiet(args, plan, folder) if args.json else _shown(args, plan, folder)
-    return 0 if outcome.right else 1
-
-
-def _folder(args: argparse.Namespace) -> Path:
-    folder = Path(args.folder) if args.folder else Path(tempfile.mkdtemp(prefix="sentinel-demo-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _rl(args: argparse.Namespace, mode: Attach) -> int:
-    """The demo of a job of actors."""
     from rich.live import Live
 
     from ray_sentinel.cli.terminal import Console
     from ray_sentinel.demo import show, story
-    from ray_sentinel.demo.actor_plan import draw_shown
 
-    if args.layout or args.rank is not None:
-        raise UsageError("--layout and --rank are for trainings of ranks, not for --job rl")
-    plan, folder, started = draw_shown(args.fault, args.seed, mode), _folder(args), time.time()
+    if importlib.util.find_spec("torch") is None:
+        raise MissingPartError("the demo trains with PyTorch: pip install 'ray-sentinel[demo]'")
+    plan, folder, started = _drawn(args), _folder(args), time.time()
     if args.json:
-        outcome = story.run_actors(plan, folder, show=lambda status, note: None)
+        outcome = story.run(plan, folder, show=lambda status, note: None)
         print_json(
             {
                 "right": outcome.right,
@@ -122,48 +98,32 @@ def _rl(args: argparse.Namespace, mode: Attach) -> int:
                 "seconds": round(time.time() - started, 1),
             }
         )
-        return 0 if outcome.right else 1
-    console = Console()
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        outcome = story.run_actors(
-            plan, folder, show=lambda status, note: live.update(show.progress(status, note))
-        )
-    show.chain_verdict(console, outcome)
+    else:
+        console = Console()
+        with Live(console=console, refresh_per_second=4, transient=True) as live:
+            outcome = story.run(
+                plan, folder, show=lambda status, note: live.update(show.progress(status, note))
+            )
+        show.verdict(console, outcome)
     return 0 if outcome.right else 1
 
 
-def _shown(args: argparse.Namespace, plan: TrialPlan, folder: Path) -> TrialOutcome:
-    from rich.live import Live
+def _drawn(args: argparse.Namespace) -> TrialPlan | ActorTrialPlan:
+    """The job that was asked for, or one drawn at random."""
+    from ray_sentinel.demo.actor_plan import draw_shown
+    from ray_sentinel.demo.plan import draw
 
-    from ray_sentinel.cli.terminal import Console
-    from ray_sentinel.demo import show, story
-
-    console = Console()
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        outcome = story.run(
-            plan,
-            folder,
-            show=lambda status, note: live.update(show.progress(status, note)),
-        )
-    show.verdict(console, outcome)
-    return outcome
+    mode: Attach = "" if args.no_attach else "attach"
+    if args.job == "rl":
+        if args.layout or args.rank is not None:
+            raise UsageError("--layout and --rank are for trainings of ranks, not for --job rl")
+        return draw_shown(args.fault, args.seed, mode)
+    plan = draw(args.fault, args.rank, args.seed, layout=args.layout, attach=mode, world=RANKS)
+    # A script of the user's, in processes of its own: Ray would talk of every actor that ends.
+    return msgspec.structs.replace(plan, actors=False)
 
 
-def _quiet(args: argparse.Namespace, plan: TrialPlan, folder: Path) -> TrialOutcome:
-    from ray_sentinel.demo import story
-
-    started = time.time()
-    outcome = story.run(plan, folder, show=lambda status, note: None)
-    print_json(
-        {
-            "right": outcome.right,
-            "wrong": outcome.wrong,
-            "drawn": plan,
-            "attached": bool(outcome.plan.attach),
-            "seconds_to_verdict": outcome.seconds,
-            "incident": incident_dict(outcome.incident) if outcome.incident else None,
-            "folder": str(folder),
-            "seconds": round(time.time() - started, 1),
-        }
-    )
-    return outcome
+def _folder(args: argparse.Namespace) -> Path:
+    folder = Path(args.folder) if args.folder else Path(tempfile.mkdtemp(prefix="sentinel-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
