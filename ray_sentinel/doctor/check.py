@@ -128,10 +128,12 @@ class Check(abc.ABC, Generic[F]):
     everywhere: ClassVar[bool] = True
     """Whether every node is examined; if False, only the one where the doctor was called."""
     facts: type[F]
+    """What ``look`` returns."""
 
-    @abc.abstractmethod
     def look(self, plan: RunPlan, here: Here) -> F | None:
-        """The facts of this node; None if there is nothing to look at."""
+        """The facts of this node; None if there is nothing to look at, as for a check that judges
+        only what the nodes do together after all have looked."""
+        return None
 
     @abc.abstractmethod
     def judge(self, case: CheckInput[F]) -> Iterable[CheckResult]:

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import msgspec
+from typing import Any
 
 from ray_sentinel.doctor.check import (
     Check,
     CheckInput,
     CheckResult,
-    Here,
     failure,
     ok,
     skipped,
     warning,
 )
-from ray_sentinel.doctor.plan import RunPlan
 
 
-class ClockFacts(msgspec.Struct, frozen=True):
-    """No facts of its own: the peer probes measure the clocks."""
-
-
-class ClockCheck(Check[ClockFacts]):
+class ClockCheck(Check[Any]):
     """Judges the clock differences that the peer probes measured."""
 
     name = "clock"
     about = "clocks agree"
-    facts = ClockFacts
 
-    def look(self, plan: RunPlan, here: Here) -> None:
-        """None: the peer probes measure the clocks."""
-        return
-
-    def judge(self, case: CheckInput[ClockFacts]) -> Iterable[CheckResult]:
+    def judge(self, case: CheckInput[Any]) -> Iterable[CheckResult]:
         """Each node's clock against the median, as seen by all others."""
         measured = [visit for visit in case.visits if visit.ahead is not None]
         if not measured:

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-import msgspec
-
-from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, skipped
-from ray_sentinel.doctor.plan import RunPlan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, failure, ok, skipped
 
 
-class CollectiveFacts(msgspec.Struct, frozen=True):
-    """No facts of its own: the sum over all nodes is judged."""
-
-
-class CollectiveCheck(Check[CollectiveFacts]):
+class CollectiveCheck(Check[Any]):
     """Judges the sum, which is made only where it is asked for: it takes GPU memory."""
 
     name = "collective"
     about = "an all_reduce over the nodes works"
-    facts = CollectiveFacts
 
-    def look(self, plan: RunPlan, here: Here) -> None:
-        """None: the nodes compute the sum together after all checks have run."""
-        return
-
-    def judge(self, case: CheckInput[CollectiveFacts]) -> Iterable[CheckResult]:
+    def judge(self, case: CheckInput[Any]) -> Iterable[CheckResult]:
         """Each node whose part failed is named; backends must be equal."""
         if not case.plan.collective:
             yield skipped("--collective sums over all nodes, by NCCL where GPUs are, else by gloo")

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-
-import msgspec
+from typing import Any
 
 from ray_sentinel.doctor.check import (
     Check,
     CheckInput,
     CheckResult,
-    Here,
     ProbeResult,
     failure,
     ok,
     skipped,
     warning,
 )
-from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.model.thresholds import ROUND_TRIP_SLOW
 
 MOST_SLOW = 5
@@ -26,22 +23,13 @@ MOST_SLOW = 5
 nothing."""
 
 
-class ReachabilityFacts(msgspec.Struct, frozen=True):
-    """No facts of its own: the peer probes are judged."""
-
-
-class ReachabilityCheck(Check[ReachabilityFacts]):
+class ReachabilityCheck(Check[Any]):
     """Judges the peer probes."""
 
     name = "reachability"
     about = "nodes reach each other"
-    facts = ReachabilityFacts
 
-    def look(self, plan: RunPlan, here: Here) -> None:
-        """None: the nodes probe each other after all checks have run."""
-        return
-
-    def judge(self, case: CheckInput[ReachabilityFacts]) -> Iterable[CheckResult]:
+    def judge(self, case: CheckInput[Any]) -> Iterable[CheckResult]:
         """A node that nobody reaches is named once, not for every pair."""
         if case.cluster is None or len(case.cluster.joined) < 2:
             yield skipped("there is only one node")
