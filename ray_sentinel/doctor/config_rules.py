@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
-import msgspec
+from ray_sentinel.doctor.yaml_text import Mistake
 
 KNOWN: dict[str, frozenset[str]] = {
     "elastic": frozenset(
@@ -43,16 +43,7 @@ MOST_DEPTH = 40
 """Most levels of nested sections that are examined: anchors can nest endlessly."""
 
 
-class Wrong(msgspec.Struct, frozen=True, kw_only=True):
-    """One value or key that is wrong."""
-
-    key: str
-    text: str
-    remedy: str
-    fatal: bool = True
-
-
-def check_values(data: Any) -> Iterator[Wrong]:
+def check_values(data: Any) -> Iterator[Mistake]:
     """Problems with node counts, intervals, and values that must go together, in any section."""
     for path, table in _tables(data):
         yield from _nodes(path, table)
@@ -62,7 +53,7 @@ def check_values(data: Any) -> Iterator[Wrong]:
                 yield from _number(_join(path, key), key, value)
 
 
-def check_keys(data: Any, like: Any = None) -> Iterator[Wrong]:
+def check_keys(data: Any, like: Any = None) -> Iterator[Mistake]:
     """Unknown keys, with the nearest known one.
 
     ``like`` is a configuration that is known to be valid: a key that it does not have is unknown.
@@ -80,9 +71,8 @@ def check_keys(data: Any, like: Any = None) -> Iterator[Wrong]:
                 continue
             near = difflib.get_close_matches(key, sorted(names or ()), 1, NEAR)
             if near or known is not None:
-                yield Wrong(
-                    key=_join(path, key),
-                    text="is no known key",
+                yield Mistake(
+                    text=f"{_join(path, key)} is no known key",
                     remedy=f"did you mean {near[0]}?"
                     if near
                     else f"known here: {', '.join(sorted(names or ()))}",
@@ -114,51 +104,46 @@ def _tables(data: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
         stack += [(_join(path, str(key)), value, depth + 1) for key, value in item.items()]
 
 
-def _nodes(path: str, table: Mapping[Any, Any]) -> Iterator[Wrong]:
+def _nodes(path: str, table: Mapping[Any, Any]) -> Iterator[Mistake]:
     least, most = table.get("min_nodes"), table.get("max_nodes")
     for name, value in (("min_nodes", least), ("max_nodes", most)):
         if name in table and (not _is_number(value) or value < 1 or value != int(value)):
-            yield Wrong(
-                key=_join(path, name),
-                text=f"must be a whole number of at least 1, and is {value!r}",
+            yield Mistake(
+                text=f"{_join(path, name)} must be a whole number of at least 1, and is {value!r}",
                 remedy=f"write {name}: 1, or more",
             )
     if _is_number(least) and _is_number(most) and most < least:
-        yield Wrong(
-            key=_join(path, "max_nodes"),
-            text=f"is {most}, less than min_nodes, which is {least}",
+        yield Mistake(
+            text=f"{_join(path, 'max_nodes')} is {most}, less than min_nodes, which is {least}",
             remedy=f"write max_nodes: {least}, or more",
         )
 
 
-def _scaling(path: str, table: Mapping[Any, Any]) -> Iterator[Wrong]:
+def _scaling(path: str, table: Mapping[Any, Any]) -> Iterator[Mistake]:
     strategy = table.get("strategy")
     if path.rpartition(".")[2] != "scaling" or strategy is None:
         return
     if strategy not in STRATEGIES:
         near = difflib.get_close_matches(str(strategy), STRATEGIES, 1)
-        yield Wrong(
-            key=_join(path, "strategy"),
-            text=f"{strategy!r} is no strategy; there are: {', '.join(STRATEGIES)}",
+        yield Mistake(
+            text=f"{path}.strategy {strategy!r} is no strategy; there are: {', '.join(STRATEGIES)}",
             remedy=f"did you mean {near[0]}?" if near else f"write strategy: {STRATEGIES[0]}",
         )
     if strategy == "constant_batch" and table.get("target_global_batch_size") is None:
-        yield Wrong(
-            key=_join(path, "target_global_batch_size"),
-            text="is missing, and constant_batch needs it",
+        yield Mistake(
+            text=f"{path}.target_global_batch_size is missing, and constant_batch needs it",
             remedy="add it, or use strategy: variable_batch",
         )
 
 
-def _number(path: str, key: str, value: Any) -> Iterator[Wrong]:
+def _number(path: str, key: str, value: Any) -> Iterator[Mistake]:
     positive = key.endswith("_interval") or key in ("batch_size", "target_global_batch_size")
     if not positive or value is None or (isinstance(value, str) and "$" in value):
         return
     zero = value == 0 and key in MAY_BE_ZERO
     if not _is_number(value) or (value <= 0 and not zero):
-        yield Wrong(
-            key=path,
-            text=f"must be positive, and is {value!r}",
+        yield Mistake(
+            text=f"{path} must be positive, and is {value!r}",
             remedy=f"write {key}: 500, or another positive number",
         )
 

@@ -27,9 +27,10 @@ _NO_KEY = "could not find expected ':'"
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong. ``line`` counts from 1."""
+    """One thing that is wrong with a configuration."""
 
-    line: int | None
+    line: int | None = None
+    """Counts from 1; None if it is not known, or no matter of a line."""
     text: str
     remedy: str
     fatal: bool = True
@@ -58,11 +59,11 @@ def read(text: str) -> Read:
         return Read(mistakes=(_unreadable(error),))
     except RecursionError:
         text = "it is nested too deeply to be read"
-        return Read(mistakes=(Mistake(line=None, text=text, remedy="flatten it"),))
+        return Read(mistakes=(Mistake(text=text, remedy="flatten it"),))
     except ValueError as error:
         # A date such as 2024-13-45 looks like one to the parser, but is not.
         remedy = "put quotes around what is no number and no date"
-        return Read(mistakes=(Mistake(line=None, text=str(error), remedy=remedy),))
+        return Read(mistakes=(Mistake(text=str(error), remedy=remedy),))
     return Read(data=data, mistakes=(*loader.odd, *_missing_spaces(text, data)))
 
 
@@ -154,7 +155,7 @@ def _remedy(error: yaml.MarkedYAMLError, line: str) -> str:
 
 def _unreadable(error: yaml.YAMLError) -> Mistake:
     text = " ".join(str(error).split())[:200]
-    return Mistake(line=None, text=text, remedy="save it as UTF-8 text, without control characters")
+    return Mistake(text=text, remedy="save it as UTF-8 text, without control characters")
 
 
 def _missing_spaces(text: str, data: Any) -> Iterator[Mistake]:

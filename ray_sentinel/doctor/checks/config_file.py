@@ -19,22 +19,15 @@ from ray_sentinel.doctor.check import (
     warning,
 )
 from ray_sentinel.doctor.plan import RunPlan
+from ray_sentinel.doctor.yaml_text import Mistake
 from ray_sentinel.errors import InputError
-
-
-class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """One mistake in the file."""
-
-    text: str
-    remedy: str
-    fatal: bool
 
 
 class ConfigFileFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with the file."""
 
     path: str
-    wrong: tuple[ConfigProblem, ...] = ()
+    wrong: tuple[Mistake, ...] = ()
     needed_nodes: int | None = None
 
 
@@ -53,30 +46,16 @@ class ConfigFileCheck(Check[ConfigFileFacts]):
         try:
             text = _text(Path(plan.config_file).expanduser())
         except InputError as error:
-            unread = ConfigProblem(
-                text=str(error), remedy="give the file that the run will read", fatal=True
-            )
+            unread = Mistake(text=str(error), remedy="give the file that the run will read")
             return ConfigFileFacts(path=plan.config_file, wrong=(unread,))
         found = yaml_text.read(text)
         like = _like(plan.config_like) if plan.config_like else None
-        wrong = [
-            ConfigProblem(
-                text=(f"line {one.line}: " if one.line else "") + one.text,
-                remedy=one.remedy,
-                fatal=one.fatal,
-            )
-            for one in found.mistakes
-        ]
-        if not any(line.fatal for line in wrong) and not isinstance(found.data, dict):
+        wrong = list(found.mistakes)
+        if not any(one.fatal for one in wrong) and not isinstance(found.data, dict):
             what = "is empty" if found.data is None else "holds no keys at its top level"
-            wrong.append(ConfigProblem(text=what, remedy="write KEY: VALUE lines", fatal=True))
-        values = (
-            *config_rules.check_values(found.data),
-            *config_rules.check_keys(found.data, like),
-        )
-        wrong += [
-            ConfigProblem(text=f"{v.key} {v.text}", remedy=v.remedy, fatal=v.fatal) for v in values
-        ]
+            wrong.append(Mistake(text=what, remedy="write KEY: VALUE lines"))
+        wrong += config_rules.check_values(found.data)
+        wrong += config_rules.check_keys(found.data, like)
         return ConfigFileFacts(
             path=plan.config_file,
             wrong=tuple(wrong),
@@ -88,9 +67,10 @@ class ConfigFileCheck(Check[ConfigFileFacts]):
         if not case.seen:
             yield skipped("no configuration file is given (--config-file)")
         for facts in case.seen.values():
-            for line in facts.wrong:
-                tell = failure if line.fatal else warning
-                yield tell(f"{facts.path}: {line.text}", line.remedy)
+            for one in facts.wrong:
+                tell = failure if one.fatal else warning
+                where = f"line {one.line}: " if one.line else ""
+                yield tell(f"{facts.path}: {where}{one.text}", one.remedy)
             nodes = len(case.cluster.joined) if case.cluster else None
             if facts.needed_nodes and nodes is not None and nodes < facts.needed_nodes:
                 yield failure(
