@@ -15,7 +15,7 @@ from ray_sentinel.clock import SystemClock
 from ray_sentinel.doctor.catalogue import all_checks
 from ray_sentinel.doctor.check import Cluster, Joined, ProbeResult
 from ray_sentinel.doctor.collective import SECONDS, Reduced, reduce_here
-from ray_sentinel.doctor.examine import CheckReading, examine
+from ray_sentinel.doctor.examine import CheckReading, Findings, examine
 from ray_sentinel.doctor.machine import here, interfaces
 from ray_sentinel.doctor.netnames import chosen
 from ray_sentinel.doctor.peer_probe import PeerProbe, visit, whom_to_visit
@@ -26,15 +26,6 @@ START_SECONDS = 20.0
 VISITS_SECONDS = 60.0
 """Seconds in which every node must have probed its peers."""
 _HEAD = "node:__internal_head__"
-
-
-class ClusterFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found on all nodes."""
-
-    looks: dict[str, tuple[CheckReading, ...]]
-    """The readings of each host."""
-    visits: tuple[ProbeResult, ...] = ()
-    reduced: tuple[Reduced, ...] = ()
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +144,7 @@ def _unique(nodes: Sequence[Joined]) -> tuple[Joined, ...]:
     return tuple(msgspec.structs.replace(node, host=label(node)) for node in nodes)
 
 
-def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> ClusterFindings:
+def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> Findings:
     """The facts of every node, the peer probes, and the sum over all nodes if requested. A node
     that does not answer is reported."""
     with _examiners(ray, cluster.joined, plan) as examiners:
@@ -165,7 +156,7 @@ def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> ClusterFinding
             looks[host] = (CheckReading(check="nodes", problem=problem),)
         visits = _visits(ray, examiners, answers)
         reduced = _sum(ray, examiners, answers) if plan.collective else ()
-    return ClusterFindings(looks=looks, visits=visits, reduced=reduced)
+    return Findings(looks=looks, cluster=cluster, visits=visits, reduced=reduced)
 
 
 def _sum(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ray_sentinel.doctor.check import Check, Here
+from ray_sentinel.doctor.check import Check, Cluster, Here, ProbeResult
+from ray_sentinel.doctor.collective import Reduced
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.masking import mask_record
@@ -26,6 +27,18 @@ class CheckReading(msgspec.Struct, frozen=True, kw_only=True):
     """The encoded facts; None if there was nothing to look at, or the look failed."""
     problem: str = ""
     """Why the check could not look; empty if it could."""
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found on all nodes."""
+
+    looks: Mapping[str, Sequence[CheckReading]]
+    """The readings of each host."""
+    cluster: Cluster | None = None
+    """The Ray cluster; None if only this machine was examined."""
+    visits: tuple[ProbeResult, ...] = ()
+    reduced: tuple[Reduced, ...] = ()
+    """How each node's part in the sum over all nodes went; empty if no sum was made."""
 
 
 def examine(checks: Iterable[Check[Any]], plan: RunPlan, here: Here) -> tuple[CheckReading, ...]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Cluster, ProbeResult, warning
-from ray_sentinel.doctor.collective import Reduced
-from ray_sentinel.doctor.examine import CheckReading
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, warning
+from ray_sentinel.doctor.examine import CheckReading, Findings
 from ray_sentinel.doctor.plan import RunPlan
 
 log = logging.getLogger(__name__)
@@ -18,25 +17,23 @@ log = logging.getLogger(__name__)
 _ORDER = {"failure": 0, "warning": 1, "ok": 2, "skipped": 3}
 
 
-def judge(
-    checks: Iterable[Check[Any]],
-    plan: RunPlan,
-    looks: Mapping[str, Sequence[CheckReading]],
-    cluster: Cluster | None = None,
-    visits: Sequence[ProbeResult] = (),
-    reduced: Sequence[Reduced] = (),
-) -> tuple[CheckResult, ...]:
-    """All results, in the order of the checks; ``looks`` are by host."""
+def judge(checks: Iterable[Check[Any]], plan: RunPlan, found: Findings) -> tuple[CheckResult, ...]:
+    """All results, in the order of the checks."""
     results: list[CheckResult] = []
     for check in checks:
         if not plan.wants(check.name):
             continue
-        seen, problems = _facts(check, looks)
+        seen, problems = _facts(check, found.looks)
         results += (named(result, check.name) for result in problems)
         if problems and not seen:
             continue  # nobody could look: "nothing to check" would not be true
-        case = CheckInput(plan=plan, seen=seen, cluster=cluster, visits=tuple(visits),
-                    reduced=tuple(reduced))  # fmt: skip
+        case = CheckInput(
+            plan=plan,
+            seen=seen,
+            cluster=found.cluster,
+            visits=found.visits,
+            reduced=found.reduced,
+        )
         results += _judged(check, case)
     return tuple(results)
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 from rich.markup import escape
 
 from ray_sentinel.cli.options import amount, positive
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.terminal import Console
-from ray_sentinel.doctor.check import Check, CheckResult, Cluster, ProbeResult
-from ray_sentinel.doctor.collective import Reduced
-from ray_sentinel.doctor.examine import CheckReading, examine
+from ray_sentinel.doctor.check import Check, CheckResult, Cluster
+from ray_sentinel.doctor.examine import Findings, examine
 from ray_sentinel.doctor.plan import GIB, RunPlan
 from ray_sentinel.errors import UnreachableError, UsageError
 
@@ -176,11 +176,10 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         print_checks(checks, as_json=args.json)
         return 0
-    found = _examine(args, checks, plan)
-    looks, cluster, note = found.looks, found.cluster, found.note
-    results = judge(checks, plan, looks, cluster, found.visits, found.reduced)
+    found, note = _examine(args, checks, plan)
+    cluster, results = found.cluster, judge(checks, plan, found)
     verdict = worst(results)
-    hosts = [node.host for node in cluster.joined] if cluster else list(looks)
+    hosts = [node.host for node in cluster.joined] if cluster else list(found.looks)
     if args.json:
         print_json(
             {
@@ -248,16 +247,10 @@ def _known(checks: Sequence[Check[Any]], names: Iterable[str]) -> None:
             raise UsageError(f"there is no check {name}; {hint}")
 
 
-class _Found(NamedTuple):
-    looks: dict[str, tuple[CheckReading, ...]]
-    cluster: Cluster | None = None
-    """The Ray cluster; None where only this machine was examined."""
-    visits: tuple[ProbeResult, ...] = ()
-    reduced: tuple[Reduced, ...] = ()
-    note: str = ""
-
-
-def _examine(args: argparse.Namespace, checks: Sequence[Check[Any]], plan: RunPlan) -> _Found:
+def _examine(
+    args: argparse.Namespace, checks: Sequence[Check[Any]], plan: RunPlan
+) -> tuple[Findings, str]:
+    """What was found, and why only on this machine; empty if that was asked for."""
     from ray_sentinel.doctor.machine import here
 
     note = ""
@@ -273,18 +266,17 @@ def _examine(args: argparse.Namespace, checks: Sequence[Check[Any]], plan: RunPl
             # What concerns no node is looked at here, where the files and variables are.
             own = examine([check for check in checks if not check.everywhere], plan, place)
             together = {**found.looks, place.host: (*found.looks.get(place.host, ()), *own)}
-            return found._replace(looks=together)
-    return _Found({place.host: examine(checks, plan, place)}, note=note)
+            return msgspec.structs.replace(found, looks=together), note
+    return Findings(looks={place.host: examine(checks, plan, place)}), note
 
 
-def _through_ray(address: str, plan: RunPlan) -> _Found:
+def _through_ray(address: str, plan: RunPlan) -> Findings:
     from ray_sentinel.actors.deployment import cluster as clusters
     from ray_sentinel.doctor import cluster
 
     with clusters.connect(address, ship=True) as ray:
         found = cluster.describe(ray, ray.get_runtime_context().gcs_address)
-        answers = cluster.examine_cluster(ray, found, plan)
-    return _Found(answers.looks, found, answers.visits, answers.reduced)
+        return cluster.examine_cluster(ray, found, plan)
 
 
 # The doctor's answer for people.
