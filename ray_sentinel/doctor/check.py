@@ -38,6 +38,8 @@ from ray_sentinel.doctor.collective import Reduced
 from ray_sentinel.doctor.plan import RunPlan
 
 Outcome = Literal["ok", "warning", "failure", "skipped"]
+WORST_FIRST: tuple[Outcome, ...] = ("failure", "warning", "ok", "skipped")
+"""What is wrong comes first: of 22 checks most have nothing to look at on most clusters."""
 
 F = TypeVar("F", bound=msgspec.Struct)
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, warning
+from ray_sentinel.doctor.check import WORST_FIRST, Check, CheckInput, CheckResult, warning
 from ray_sentinel.doctor.examine import CheckReading, Findings
 from ray_sentinel.doctor.plan import RunPlan
 
 log = logging.getLogger(__name__)
-
-_ORDER = {"failure": 0, "warning": 1, "ok": 2, "skipped": 3}
 
 
 def judge(checks: Iterable[Check[Any]], plan: RunPlan, found: Findings) -> tuple[CheckResult, ...]:
@@ -72,4 +70,4 @@ def named(result: CheckResult, check: str) -> CheckResult:
 
 def worst(results: Iterable[CheckResult]) -> str:
     """The worst outcome; "ok" if nothing was checked."""
-    return min((result.outcome for result in results), key=_ORDER.__getitem__, default="ok")
+    return min((result.outcome for result in results), key=WORST_FIRST.index, default="ok")

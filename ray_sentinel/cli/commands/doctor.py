@@ -20,7 +20,7 @@ from rich.markup import escape
 from ray_sentinel.cli.options import amount, positive
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.terminal import Console
-from ray_sentinel.doctor.check import Check, CheckResult, Cluster
+from ray_sentinel.doctor.check import WORST_FIRST, Check, CheckResult, Cluster
 from ray_sentinel.doctor.examine import Findings, examine
 from ray_sentinel.doctor.plan import GIB, RunPlan
 from ray_sentinel.errors import UnreachableError, UsageError
@@ -289,10 +289,6 @@ _MARKS = {
 }
 
 
-_ORDER = ("failure", "warning", "ok", "skipped")
-"""What is wrong comes first: of 22 checks most have nothing to look at on most clusters."""
-
-
 def print_results(
     results: Sequence[CheckResult], hosts: Sequence[str], cluster: Cluster | None, note: str
 ) -> None:
@@ -302,7 +298,7 @@ def print_results(
     console.print(f"examined {_safe(where)}: {len(hosts)} node{'s' if len(hosts) != 1 else ''}")
     if note:
         console.print(f"[dim]{_safe(note)}[/]")
-    for result in sorted(results, key=lambda one: _ORDER.index(one.outcome)):
+    for result in sorted(results, key=lambda one: WORST_FIRST.index(one.outcome)):
         host = f"[bold]{_safe(result.host)}[/]: " if result.host else ""
         name = _safe(f"{result.check:17}")
         console.print(f"{_MARKS[result.outcome]} {name} {host}{_safe(result.seen)}")
