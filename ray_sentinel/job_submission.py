@@ -21,7 +21,7 @@ from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.supervise.actions import RunResult
 from ray_sentinel.supervise.checkpoint_choice import choose
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
-from ray_sentinel.supervise.notify.notifier import Notifier, settings_of
+from ray_sentinel.supervise.notify.notifier import Notifier
 from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
@@ -121,7 +121,7 @@ def follow(
     jobs: Jobs, task: JobTask, policy: Policy, parts: JobParts, settings: Config
 ) -> tuple[RunResult, str]:
     """``supervise_job`` for jobs wherever they are; ``settings`` say who is notified."""
-    notifier, say = Notifier(settings_of(settings.notify)), parts.say
+    notifier, say = Notifier(settings.notify), parts.say
     parts = msgspec.structs.replace(
         parts, notify=lambda event, text: notifier.notify(run_notice(task.job_id, event, text))
     )

@@ -40,7 +40,7 @@ from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.json_records import readable
 from ray_sentinel.supervise.notify.notices import Notice
-from ray_sentinel.supervise.notify.notifier import Notifier, settings_of
+from ray_sentinel.supervise.notify.notifier import Notifier
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.run_folder import RunFolder, State
@@ -122,7 +122,7 @@ def run(
             say(mask(text))
 
     where = watched_page(page, settings, task.environ, say_masked)
-    told = notifier or Notifier(settings_of(settings.notify))
+    told = notifier or Notifier(settings.notify)
     reader = RecordReader(None)
     known = JobName(name, where, say_masked, task.folder / "page_name")
     parts = Parts(

@@ -44,7 +44,7 @@ from ray_sentinel.actors.raylets import raylet_answers
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import Clock, SteadyClock
-from ray_sentinel.config import Config
+from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine import actions, events
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.events import AnyEvent
@@ -75,9 +75,7 @@ from ray_sentinel.supervise.notify.notices import Notice
 from ray_sentinel.supervise.notify.notifier import (
     PATIENCE_SECONDS,
     Notifier,
-    NotifierSettings,
     apprise_problem,
-    settings_of,
 )
 
 log = logging.getLogger(__name__)
@@ -480,13 +478,12 @@ def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: 
     if problem := apprise_problem(notify.apprise.split()):
         log.error("Apprise will notify nobody: %s", problem)
         notify = msgspec.structs.replace(notify, apprise="")
+    notify = msgspec.structs.replace(notify, events=notify.events or " ".join(STATES))
     try:
-        settings = settings_of(notify)
+        return Notifier(notify, sent=sent)
     except UsageError as error:
         log.error("nobody will be notified: %s", error)
-        settings = NotifierSettings()
-    settings = msgspec.structs.replace(settings, events=settings.events or STATES)
-    return Notifier(settings, sent=sent)
+        return Notifier(NotifyConfig())
 
 
 def limited(action: actions.Capture, most: int) -> actions.Capture:

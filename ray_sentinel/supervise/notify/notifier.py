@@ -55,55 +55,23 @@ _FINAL = frozenset({301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 413})
 _OPENER = urllib.request.build_opener(NoRedirect)
 
 
-def settings_of(config: NotifyConfig) -> NotifierSettings:
-    """The ``[notify]`` section. Raises UsageError for settings that can never work."""
+def check(config: NotifyConfig) -> None:
+    """Raises UsageError for settings that can never work."""
     if config.style not in get_args(Style):
         raise UsageError(f"notify.style: {config.style!r} is none of {', '.join(get_args(Style))}")
-    return checked(
-        NotifierSettings(
-            webhooks=tuple(config.webhook.split()),
-            command=config.command,
-            apprise=tuple(config.apprise.split()),
-            style=cast(Style, config.style),
-            events=tuple(config.events.split()),
-        )
-    )
-
-
-class NotifierSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is notified about what."""
-
-    webhooks: tuple[str, ...] = ()
-    command: str = ""
-    """A command line, split as a shell does but run without one; empty for none."""
-    apprise: tuple[str, ...] = ()
-    """Addresses of Apprise (``slack://``, ``pagerduty://``, ``mailto://``, ...)."""
-    style: Style = "auto"
-    events: tuple[str, ...] = ()
-    """The events to notify about; empty for all of them."""
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anybody is notified."""
-        return bool(self.webhooks or self.command or self.apprise)
-
-
-def checked(settings: NotifierSettings) -> NotifierSettings:
-    """The settings. Raises UsageError for those that can never work."""
-    for url in settings.webhooks:
+    for url in config.webhook.split():
         if address(url) is None:
             shown = mask("/".join(url.split("/")[:3]))
             raise UsageError(f"{shown!r} is no webhook: an http:// or https:// address is")
-    if problem := apprise_problem(settings.apprise):
+    if problem := apprise_problem(config.apprise.split()):
         raise UsageError(problem)
     try:
-        words = shlex.split(settings.command)
+        words = shlex.split(config.command)
     except ValueError as error:
-        shown = mask(settings.command)
+        shown = mask(config.command)
         raise UsageError(f"the notification command {shown!r}: {error}") from None
-    if settings.command and not words:
+    if config.command and not words:
         raise UsageError("the notification command is empty")
-    return settings
 
 
 def apprise_problem(urls: Sequence[str]) -> str:
@@ -120,14 +88,17 @@ class Notifier:
 
     def __init__(
         self,
-        settings: NotifierSettings,
+        config: NotifyConfig,
         *,
         delays: Sequence[float] = DELAYS,
         sent: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
         """``sent`` is called, on the sending thread, once all receivers have got a notice. Raises
         UsageError for settings that can never work."""
-        self._settings = checked(settings)
+        check(config)
+        self._webhooks, self._apprise_urls = config.webhook.split(), config.apprise.split()
+        self._command, self._events = config.command, config.events.split()
+        self._style = cast(Style, config.style)
         self._delays, self._sent = tuple(delays), sent
         self._waiting: deque[Notice] = deque()
         self._known: OrderedDict[str, None] = OrderedDict()
@@ -142,9 +113,9 @@ class Notifier:
 
     def notify(self, notice: Notice) -> bool:
         """Queue a notice, unless it was queued before or nobody wants it. Never waits."""
-        settings = self._settings
         notice = mask_record(notice)
-        if not settings.wanted or (settings.events and notice.event not in settings.events):
+        wanted = self._webhooks or self._apprise_urls or self._command
+        if not wanted or (self._events and notice.event not in self._events):
             return False
         with self._change:
             if notice.key in self._known or self._closed.is_set():
@@ -193,14 +164,14 @@ class Notifier:
     def _send(self, notice: Notice) -> None:
         receivers: list[tuple[str, Callable[[], None]]] = [
             (url, lambda url=url: self._post(url, notice))  # type: ignore[misc]
-            for url in self._settings.webhooks
+            for url in self._webhooks
         ]
         receivers += [
-            (url, lambda url=url: self._apprise(url, notice))  # type: ignore[misc]
-            for url in self._settings.apprise
+            (url, lambda url=url: self._send_by_apprise(url, notice))  # type: ignore[misc]
+            for url in self._apprise_urls
         ]
-        if self._settings.command:
-            receivers.append((self._settings.command, lambda: self._command(notice)))
+        if self._command:
+            receivers.append((self._command, lambda: self._run_command(notice)))
         failed = self.dropped
         for delay in (0.0, *self._delays):
             if delay and self._closed.wait(delay):
@@ -236,13 +207,13 @@ class Notifier:
         return final
 
     def _post(self, url: str, notice: Notice) -> None:
-        data = body(notice, self._settings.style, url)
+        data = body(notice, self._style, url)
         headers = {"Content-Type": "application/json", "User-Agent": "ray-sentinel"}
         request = urllib.request.Request(url, data, headers)
         with _OPENER.open(request, timeout=SECONDS) as answer:
             answer.read(1 << 16)
 
-    def _apprise(self, url: str, notice: Notice) -> None:
+    def _send_by_apprise(self, url: str, notice: Notice) -> None:
         about = f"{notice.job}: {notice.event}" if notice.job else notice.event
         asked = AppriseNotice(url=url, event=notice.event, title=about, text=notice.text)
         done = process.run(
@@ -264,9 +235,9 @@ class Notifier:
             why = "the service did not take it"
         raise OSError(f"{why}; `apprise -v -b test URL` says why")
 
-    def _command(self, notice: Notice) -> None:
+    def _run_command(self, notice: Notice) -> None:
         done = process.run(
-            shlex.split(self._settings.command),
+            shlex.split(self._command),
             deadline=SECONDS,
             input=msgspec.json.encode(notice),
             env={**os.environ, **variables(notice)},

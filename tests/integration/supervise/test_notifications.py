@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from ray_sentinel.config import NotifyConfig
 from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.notify.notices import Notice
-from ray_sentinel.supervise.notify.notifier import Notifier, NotifierSettings
+from ray_sentinel.supervise.notify.notifier import Notifier
 from tests.support.parts import require_module
 from tests.support.waiting import eventually
 
@@ -63,14 +64,14 @@ def notice(key: str = "1", event: str = "hang") -> Notice:
 
 
 def notifier(**settings: Any) -> Notifier:
-    return Notifier(NotifierSettings(**settings), delays=(0.05, 0.05, 0.05))
+    return Notifier(NotifyConfig(**settings), delays=(0.05, 0.05, 0.05))
 
 
 def test_who_asked_learns_what_was_delivered(hook: Hook) -> None:
     hook.answers = [500, 200, 404]
     heard: list[str] = []
     sender = Notifier(
-        NotifierSettings(webhooks=(hook.url,)),
+        NotifyConfig(webhook=hook.url),
         delays=(0.05,),
         sent=lambda told: heard.append(told.key),
     )
@@ -81,7 +82,7 @@ def test_who_asked_learns_what_was_delivered(hook: Hook) -> None:
 
 
 def test_each_key_is_told_once(hook: Hook) -> None:
-    sender = notifier(webhooks=(hook.url,))
+    sender = notifier(webhook=hook.url)
     assert sender.notify(notice("1"))
     assert not sender.notify(notice("1"))
     sender.mark_sent(["2"])
@@ -94,12 +95,12 @@ def test_each_key_is_told_once(hook: Hook) -> None:
 
 def test_a_webhook_that_fails_is_tried_again_and_one_that_refuses_is_not(hook: Hook) -> None:
     hook.answers = [500, 503, 200]
-    sender = notifier(webhooks=(hook.url,))
+    sender = notifier(webhook=hook.url)
     sender.notify(notice("1"))
     assert sender.close(SECONDS)
     assert (len(hook.received), sender.dropped, sender.problem) == (3, 0, "")
     hook.answers, hook.received = [404], []
-    sender = notifier(webhooks=(hook.url,))
+    sender = notifier(webhook=hook.url)
     sender.notify(notice("1"))
     assert sender.close(SECONDS)
     assert (len(hook.received), sender.dropped) == (1, 1)
@@ -108,7 +109,7 @@ def test_a_webhook_that_fails_is_tried_again_and_one_that_refuses_is_not(hook: H
 
 
 def test_only_the_events_that_are_wanted(hook: Hook) -> None:
-    sender = notifier(webhooks=(hook.url,), events=("failed",))
+    sender = notifier(webhook=hook.url, events="failed")
     assert not sender.notify(notice("1", "hang"))
     assert sender.notify(notice("2", "failed"))
     assert sender.close(SECONDS)
@@ -116,7 +117,7 @@ def test_only_the_events_that_are_wanted(hook: Hook) -> None:
 
 def test_a_webhook_that_hangs_is_in_nobody_s_way(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        sender = notifier(webhooks=(f"http://127.0.0.1:{server.getsockname()[1]}/",))
+        sender = notifier(webhook=f"http://127.0.0.1:{server.getsockname()[1]}/")
         begun = time.monotonic()
         for number in range(1000):
             sender.notify(notice(str(number)))
@@ -129,7 +130,7 @@ def test_apprise_sends_to_any_service_that_it_knows(hook: Hook) -> None:
     require_module("apprise")
     place = hook.url.removeprefix("http://")
     hook.answers = [500, 200]
-    sender = notifier(apprise=(f"json://{place}?cto=5&rto=5",))
+    sender = notifier(apprise=f"json://{place}?cto=5&rto=5")
     sender.notify(notice())
     assert sender.close(SECONDS)
     assert (sender.dropped, sender.problem) == (0, "")
@@ -142,7 +143,7 @@ def test_apprise_sends_to_any_service_that_it_knows(hook: Hook) -> None:
 
 def test_an_address_that_apprise_does_not_know_is_final_and_not_shown() -> None:
     require_module("apprise")
-    sender = notifier(apprise=("nobody://secret-token/here",))
+    sender = notifier(apprise="nobody://secret-token/here")
     sender.notify(notice())
     assert sender.close(SECONDS)
     assert sender.dropped == 1
@@ -154,7 +155,7 @@ def test_what_apprise_cannot_send_is_said_without_the_address(hook: Hook) -> Non
     require_module("apprise")
     hook.answers = [500]
     sender = Notifier(
-        NotifierSettings(apprise=(hook.url.replace("http://", "json://user:hunter2@"),)), delays=()
+        NotifyConfig(apprise=hook.url.replace("http://", "json://user:hunter2@")), delays=()
     )
     sender.notify(notice())
     eventually(lambda: sender.dropped == 1, "it is given up")
@@ -165,11 +166,11 @@ def test_what_apprise_cannot_send_is_said_without_the_address(hook: Hook) -> Non
 def test_apprise_that_is_not_installed_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'ray-sentinel\[notify\]'"):
-        notifier(apprise=("json://localhost",))
+        notifier(apprise="json://localhost")
 
 
 def test_nobody_listens() -> None:
-    sender = notifier(webhooks=("http://127.0.0.1:9/",))
+    sender = notifier(webhook="http://127.0.0.1:9/")
     sender.notify(notice())
     eventually(lambda: sender.dropped == 1, "it is given up")
     assert "refused" in sender.problem.lower()
@@ -202,7 +203,7 @@ def test_a_command_that_fails_or_is_missing(tmp_path: Path) -> None:
 
 def test_a_redirect_is_no_receipt(hook: Hook) -> None:
     hook.answers = [302]
-    notifier = Notifier(NotifierSettings(webhooks=(hook.url,)), delays=())
+    notifier = Notifier(NotifyConfig(webhook=hook.url), delays=())
     assert notifier.notify(notice())
     assert notifier.close(SECONDS)
     assert (notifier.dropped, notifier.problem) == (1, "http://127.0.0.1/... answered 302")
@@ -219,7 +220,7 @@ def test_who_speaks_no_http_stops_nobody(hook: Hook) -> None:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         odd = f"http://127.0.0.1:{other.getsockname()[1]}/"
-        notifier = Notifier(NotifierSettings(webhooks=(odd, hook.url)), delays=())
+        notifier = Notifier(NotifyConfig(webhook=f"{odd} {hook.url}"), delays=())
         assert notifier.notify(notice())
         thread.join(SECONDS)
         assert notifier.close(SECONDS)

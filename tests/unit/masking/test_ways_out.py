@@ -25,7 +25,7 @@ from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.proc.processes import Process
 from ray_sentinel.progress.rank.writer import MAX_WORDS, ProgressWriter
 from ray_sentinel.supervise.notify.notices import Notice
-from ray_sentinel.supervise.notify.notifier import Notifier, NotifierSettings
+from ray_sentinel.supervise.notify.notifier import Notifier
 from tests.support.waiting import eventually
 
 SECRET = "hunter2 of mine"
@@ -98,13 +98,13 @@ def test_a_notice_and_what_is_said_of_a_receiver(
         time=1.0,
         details={"token": "abc123"},
     )
-    to_command = Notifier(NotifierSettings(command=str(script)))
+    to_command = Notifier(NotifyConfig(command=str(script)))
     to_command.notify(notice)
     eventually(told.exists, "the notice")
     to_command.close()
     assert "hunter2" not in told.read_text()
     assert "abc123" not in told.read_text()
-    nobody = NotifierSettings(webhooks=("http://127.0.0.1:9/in/a-path-of-ours?code=b",))
+    nobody = NotifyConfig(webhook="http://127.0.0.1:9/in/a-path-of-ours?code=b")
     to_nobody = Notifier(nobody, delays=())
     to_nobody.notify(notice)
     eventually(lambda: to_nobody.problem, "the webhook refuses")

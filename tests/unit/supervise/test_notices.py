@@ -16,7 +16,7 @@ from ray_sentinel.supervise.notify.notifier import (
     DELAYS,
     PATIENCE_SECONDS,
     SECONDS,
-    settings_of,
+    check,
 )
 from tests.support.incidents import an_incident
 
@@ -74,7 +74,7 @@ def test_what_an_earlier_life_told_is_known() -> None:
 )  # fmt: skip
 def test_settings_that_can_never_work(section: NotifyConfig) -> None:
     with pytest.raises(UsageError):
-        settings_of(section)
+        check(section)
 
 
 @pytest.mark.parametrize("attempt", [SECONDS, APPRISE_SECONDS])
