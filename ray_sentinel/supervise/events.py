@@ -46,8 +46,6 @@ class NodesFound(SupervisorEvent, frozen=True):
 class EvidenceSecured(SupervisorEvent, frozen=True):
     """The evidence has been saved, or could not be collected."""
 
-    bundle: str = ""
-
 
 class Exited(SupervisorEvent, frozen=True):
     """The attempt's process has ended, and so has everything that it left behind.

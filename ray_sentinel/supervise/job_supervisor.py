@@ -111,7 +111,7 @@ class JobSupervisor:
         sighting = self._sighting()
         # The sentinel captures by itself; where nobody watches there is nothing to wait for.
         if self._machine.phase == "capturing" and (sighting.bundle or not sighting.hang):
-            self._feed(events.EvidenceSecured(time=now, bundle=sighting.bundle))
+            self._feed(events.EvidenceSecured(time=now))
 
     def _sighting(self) -> Sighting:
         since = self._attempt_began.today(self._machine.ledger.attempt_started)

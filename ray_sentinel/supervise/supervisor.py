@@ -76,7 +76,7 @@ def caught(stop: Callable[[int], None], pass_on: Callable[[int], None]) -> Itera
             signal.signal(number, handler)
 
 
-# Starting a keeper that outlives the supervisor, and signalling exactly one process.
+# Starting a keeper that outlives the supervisor.
 
 
 def start_keeper(folder: Path, order: Order) -> None:
@@ -100,12 +100,6 @@ def start_keeper(folder: Path, order: Order) -> None:
         state = State(keeper=keeper.pid, keeper_start=start_ticks(keeper.pid))
         write_whole(folder / STATE, encode(state))
         pipe.write(encode(order))
-
-
-def signal_process(pid: int, start: int, number: int) -> None:
-    """Signal exactly this process, if it still exists."""
-    if not pidfd.has_ended(pid, start):
-        signals.send(pid, start, number)
 
 
 # Work that may hang, done in threads: then only its answer is missing.
@@ -221,7 +215,7 @@ class Supervisor:
 
     def _pass_on(self, state: State) -> None:
         while state.child and self._to_pass_on:
-            signal_process(state.child, state.child_start, self._to_pass_on.popleft())
+            signals.send(state.child, state.child_start, self._to_pass_on.popleft())
 
     def _adopt_attempt(self) -> bool:
         """Follow the attempt that a killed supervisor left behind. Returns whether there is one."""
@@ -329,7 +323,7 @@ class Supervisor:
         now = moment(self._clock)
         if sighting.bundle and self._machine.phase == "capturing":
             self._parts.say(f"the evidence is in {sighting.bundle}")
-            return events.EvidenceSecured(time=now, bundle=sighting.bundle)
+            return events.EvidenceSecured(time=now)
         if sighting.hang and self._machine.phase == "running":
             return events.HangSeen(time=now, why=sighting.hang)
         return None
@@ -484,7 +478,7 @@ class Supervisor:
             bundle = sighting.bundle or self._parts.capture(state, folder, why)
             if bundle:
                 self._parts.say(f"the evidence is in {bundle}")
-            return events.EvidenceSecured(time=moment(self._clock), bundle=bundle)
+            return events.EvidenceSecured(time=moment(self._clock))
 
         self._run_in_background("capture", secure)
 
@@ -493,7 +487,7 @@ class Supervisor:
             self._ending_since = self._clock.monotonic()
         if self._state is not None:
             asked = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
-            signal_process(self._state.keeper, self._state.keeper_start, asked)
+            signals.send(self._state.keeper, self._state.keeper_start, asked)
 
     def _cleared(self) -> SupervisorEvent:
         # A lost node is confirmed only after some silence: often after its attempt has ended.

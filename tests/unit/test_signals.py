@@ -76,13 +76,11 @@ lives(other)
 
 from ray_sentinel.collect import child_registry
 from ray_sentinel.progress.discovery.descendants import Descendant
-from ray_sentinel.supervise.supervisor import signal_process
 from ray_sentinel.capture import guard
 child, start = ended(lambda child: child.wait())
 other = again(child.pid, start_new_session=True)
 child_registry.kill(child_registry.SpawnedGroup(child.pid, start, "family"))
 Descendant(child.pid, start, "sleep", start).signal(signal.SIGKILL)
-signal_process(child.pid, start, signal.SIGKILL)
 os.kill(other.pid, signal.SIGSTOP)
 guard._continue(child.pid, start, -1)
 time.sleep(0.05)
