@@ -32,7 +32,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from processes import children, command, cpu_seconds, pss_mebibytes
+from processes import children, command, cpu_seconds, pss_bytes
 from world import BenchTraining, make_world
 
 CYCLE_MS = 300.0
@@ -176,7 +176,7 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
         scrape(ray, actor, seconds)
         after, elapsed = spent(about["pid"]), time.monotonic() - begun
         pids = [about["pid"], *children(about["pid"])]
-        memory = {name_of(pid, about["pid"]): pss_mebibytes(pid) for pid in pids}
+        memory = {name_of(pid, about["pid"]): pss_bytes(pid) / 2**20 for pid in pids}
         about = ray.get(actor.about.remote())
         ray.get(actor.stop.remote())
     finally:

@@ -10,6 +10,7 @@ Figures: attach() <= 50 ms; the cluster watched <= 5 s later; a killed agent ans
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -22,10 +23,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import psutil
+from processes import own_cpu_seconds, pss_bytes
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ray_sentinel.actors.deployment.deploy import Description
-from ray_sentinel.progress.proc.proc_stat import parse_stat
 from tests.support.ray_cluster import RayCluster, Watched, eventually
 
 ATTACH = """
@@ -69,42 +72,20 @@ def away(watched: Watched) -> float:
 
 def processes(watched: Watched) -> dict[int, tuple[str, str]]:
     """Pid → (node's address, part) of all our processes."""
-    roots = {agent.pid: (agent.address, "agent") for agent in watched.agents().values()}
-    roots[watched.ask("describe", Description).pid] = ("head", "coordinator")
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                parents[int(folder.name)] = parse_stat((folder / "stat").read_bytes()).parent
-            except (OSError, ValueError):
-                continue
-    found = dict(roots)
-    for pid in parents:
-        above, line = pid, [pid]
-        while above in parents and above not in roots:
-            above = parents[above]
-            line.append(above)
-        if above in roots and pid not in roots:
-            found[pid] = (roots[above][0], "collectors")
+    found = {agent.pid: (agent.address, "agent") for agent in watched.agents().values()}
+    found[watched.ask("describe", Description).pid] = ("head", "coordinator")
+    for pid, (address, _) in list(found.items()):
+        below = psutil.Process(pid).children(recursive=True)
+        found |= {child.pid: (address, "collectors") for child in below}
     return found
-
-
-def pss(pid: int) -> int:
-    """Proportional set size in bytes."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def cpu(pids: Any) -> dict[int, float]:
     """CPU seconds of each process so far; those that ended are left out."""
     found = {}
     for pid in pids:
-        try:
-            found[pid] = parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).cpu_seconds
-        except (OSError, ValueError):
-            continue
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found[pid] = own_cpu_seconds(pid)
     return found
 
 
@@ -130,7 +111,7 @@ def footprint(watched: Watched, empty: int, seconds: float) -> dict[str, dict[st
     memory: dict[str, list[int]] = defaultdict(list)
     share: dict[str, float] = defaultdict(float)
     for pid, (_, part) in ours.items():
-        memory[part].append(pss(pid))
+        memory[part].append(pss_bytes(pid))
         share[part] += (after.get(pid, 0.0) - before.get(pid, 0.0)) / took
     nodes = {"coordinator": 1, "empty actor": 1}
     return {

@@ -19,7 +19,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,7 +28,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from processes import children, cpu_seconds, pss_mebibytes
+from processes import children, cpu_seconds, own_cpu_seconds, pss_bytes
+
+from ray_sentinel.demo.cluster import free_port
 
 FLOOR = """
 import socket, sys
@@ -166,7 +167,7 @@ def _ours(folder: Path) -> Iterator[ExporterProcess]:
     script = folder / "plugins" / "series.sh"
     script.write_text(f"#!/bin/sh\ncat {file}\n")
     script.chmod(0o755)
-    port = _free_port()
+    port = free_port()
     with _running([sys.executable, "-c", AGENT, str(folder), str(port)]) as process:
         yield Ours(process, port, file)
 
@@ -174,7 +175,7 @@ def _ours(folder: Path) -> Iterator[ExporterProcess]:
 @contextlib.contextmanager
 def _node_exporter(folder: Path, program: str) -> Iterator[ExporterProcess]:
     folder.mkdir()
-    port = _free_port()
+    port = free_port()
     command = [
         program,
         f"--web.listen-address=127.0.0.1:{port}",
@@ -186,7 +187,7 @@ def _node_exporter(folder: Path, program: str) -> Iterator[ExporterProcess]:
 
 @contextlib.contextmanager
 def _floor(size: int) -> Iterator[ExporterProcess]:
-    port = _free_port()
+    port = free_port()
     with _running([sys.executable, "-c", FLOOR, str(port), str(size)]) as process:
         server = ExporterProcess(process, port, Path())
         server.until(lambda count: True)
@@ -244,17 +245,14 @@ def _row(
         "max_ms": round(1000 * max(times), 3),
         "server_cpu_ms_per_scrape": round(1000 * own / len(times), 3),
         "collectors_cpu_ms_per_scrape": round(1000 * collectors / len(times), 3),
-        "pss_mebibytes": round(pss_mebibytes(server.process.pid), 1),
+        "pss_mebibytes": round(pss_bytes(server.process.pid) / 2**20, 1),
     }
 
 
 def _cpu(server: ExporterProcess) -> tuple[float, float]:
     """CPU seconds of the server's process, and of its children."""
     pid = server.process.pid
-    own = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
-    system = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[12])
-    ticks = os.sysconf("SC_CLK_TCK")
-    return (own + system) / ticks, sum(cpu_seconds(child) for child in children(pid))
+    return own_cpu_seconds(pid), sum(cpu_seconds(child) for child in children(pid))
 
 
 def _series(packed: bytes) -> int:
@@ -262,12 +260,6 @@ def _series(packed: bytes) -> int:
         return 0
     lines = gzip.decompress(packed).splitlines()
     return sum(1 for line in lines if line and not line.startswith(b"#"))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

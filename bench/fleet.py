@@ -30,6 +30,7 @@ from pathlib import Path
 
 import msgspec
 from nodes import PER_NODE, SimulatedNode, hardware
+from processes import apart, resident
 
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log.log import segments
@@ -199,11 +200,6 @@ def packed_bytes(paths: Iterable[Path]) -> int:
     )
 
 
-def resident() -> float:
-    """MiB of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
-
-
 def measure(
     count: int, seconds: int, folder: Path, *, whole: bool = False, paced: bool = True
 ) -> None:
@@ -259,15 +255,9 @@ def main() -> None:
     asked = parser.parse_args()
     runs = [(count, whole) for count in asked.nodes for whole in (False, True)[: asked.whole + 1]]
     for count, whole in runs:
-        # A process of its own, whose memory is that of one fleet.
         with tempfile.TemporaryDirectory() as folder:
-            run = multiprocessing.get_context("spawn").Process(
-                target=measure,
-                args=(count, asked.seconds, Path(folder)),
-                kwargs={"whole": whole, "paced": not asked.unpaced},
-            )
-            run.start()
-            run.join()
+            paced = not asked.unpaced
+            apart(measure, count, asked.seconds, Path(folder), whole=whole, paced=paced)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,10 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import msgspec  # noqa: E402
 import ray  # noqa: E402
-from fleet import LAST_SECONDS, STOPPED, WARM_SECONDS, FleetCoordinator, resident  # noqa: E402
+from fleet import LAST_SECONDS, STOPPED, WARM_SECONDS, FleetCoordinator  # noqa: E402
 from growth_plot import Panel, draw  # noqa: E402
 from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
+from processes import resident  # noqa: E402
 from ray.exceptions import RayError, RayTaskError  # noqa: E402
 
 from ray_sentinel.actors.agent.ray_node import RELAY_AGAIN_SECONDS  # noqa: E402

@@ -25,7 +25,6 @@ import itertools
 import multiprocessing
 import pickle
 import queue
-import resource
 import struct
 import tempfile
 import threading
@@ -40,6 +39,7 @@ from fleet import SENT, FleetCoordinator
 from flight_recorder import CULPRIT, large_job_trees
 from hang import every_recorder, on_disk, python_only
 from nodes import PER_NODE, SimulatedNode, hardware
+from processes import apart, most_resident
 from stacks import dump
 
 from ray_sentinel.actors.agent_calls import Late
@@ -337,7 +337,7 @@ def measure(count: int, entries: int, alike: bool) -> None:
             came.append((sent, len(data)))
             if now - begun > TRAINS_SECONDS + FOLLOWED_SECONDS:
                 break
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        memory = most_resident()
         coordinator.close()
         other.kill()
         print(figures(count, coordinator, waits, came, memory), flush=True)
@@ -399,12 +399,7 @@ def main() -> None:
     parser.add_argument("--alike", action="store_true", help="stacks: only recorders tell")
     asked = parser.parse_args()
     for count in asked.nodes:
-        # A process of its own, whose memory is that of one fleet.
-        run = multiprocessing.get_context("spawn").Process(
-            target=measure, args=(count, asked.entries, asked.alike)
-        )
-        run.start()
-        run.join()
+        apart(measure, count, asked.entries, asked.alike)
 
 
 if __name__ == "__main__":

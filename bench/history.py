@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import json
 import random
-import resource
 import sqlite3
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+from processes import most_resident
 
 from ray_sentinel.actors.coordinator.history import IMAGE_BYTES, wanted
 from ray_sentinel.diagnose.series import Reduce, Selector
@@ -91,10 +91,10 @@ def reading_ms(source: HistorySource, hours: float) -> float:
 
 def measure(nodes: int, hours: float, folder: Path) -> dict[str, float]:
     """Fill it and read it."""
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = most_resident()
     filling = Filling(nodes, folder)
     filling.run(hours)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
+    grown = most_resident() - before
     file = filling.file
     assert file.history is not None
     assert file.path is not None
@@ -111,7 +111,7 @@ def measure(nodes: int, hours: float, folder: Path) -> dict[str, float]:
         "hours": hours,
         "series_a_node": filling.asked.series,
         "seconds_between": filling.asked.seconds,
-        "resident_mebibytes": grown / 1024,
+        "resident_mebibytes": grown,
         "file_hours_kept": (end - begin) / HOUR,
         "file_mebibytes": size / 2**20,
         "file_core_percent": 100 * filling.busy / (hours * HOUR),

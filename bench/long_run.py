@@ -16,15 +16,14 @@ import argparse
 import cProfile
 import gc
 import math
-import multiprocessing
 import pstats
-import resource
 import tempfile
 import time
 from pathlib import Path
 
-from fleet import packed_bytes, resident
+from fleet import packed_bytes
 from nodes import PER_NODE, START, SimulatedNode, hardware
+from processes import apart, most_resident, resident
 
 from ray_sentinel.actors.agent.reporting import SAMPLE_SECONDS
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
@@ -46,11 +45,6 @@ from ray_sentinel.engine.events import SnapshotReceived
 
 LOG_BYTES = Config().storage.max_bytes // 4
 """What the log may take."""
-
-
-def most_resident() -> float:
-    """MiB that this process took at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 class LongRun:
@@ -170,16 +164,11 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="of the taking over")
     parser.add_argument("--keep", type=Path, help="a folder for the log, which stays")
     asked = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as name:
         folder = asked.keep or Path(name)
         if not segments(folder):
-            first = context.Process(target=measure, args=(asked.nodes, asked.minutes, folder))
-            first.start()
-            first.join()
-        again = context.Process(target=took_over, args=(folder, asked.profile))
-        again.start()
-        again.join()
+            apart(measure, asked.nodes, asked.minutes, folder)
+        apart(took_over, folder, asked.profile)
         print(logged(folder))
 
 

@@ -35,9 +35,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import msgspec  # noqa: E402
 import ray  # noqa: E402
-from fleet import FullCollections, resident  # noqa: E402
-from long_run import most_resident  # noqa: E402
+from fleet import FullCollections  # noqa: E402
 from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
+from processes import most_resident, resident  # noqa: E402
 
 from ray_sentinel.actors.coordinator import parts  # noqa: E402
 from ray_sentinel.actors.coordinator.actor import Coordinator  # noqa: E402

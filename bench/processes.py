@@ -1,37 +1,55 @@
-"""What processes cost, read from /proc."""
+"""What processes cost, and how to have a measurement run in one of its own."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import multiprocessing
+import resource
+from collections.abc import Callable
+from typing import Any
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+import psutil
 
 
-def pss_mebibytes(pid: int) -> float:
+def pss_bytes(pid: int) -> int:
     """Proportional set size: memory shared by n processes counts 1/n for each."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+    return int(psutil.Process(pid).memory_full_info().pss)
+
+
+def resident() -> float:
+    """MiB that this process has now."""
+    return float(psutil.Process().memory_info().rss) / 2**20
+
+
+def most_resident() -> float:
+    """MiB that this process took at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """User and system time of a process, without its children."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and of its children that have ended, from schedstat where
-    that is finer (the main thread's), else in clock ticks."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(field) for field in fields[11:15]) / _TICKS
+    """User and system time of a process and of its children that have ended."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 def children(pid: int) -> list[int]:
     """The living children of a process, by pid."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
-    return sorted(found)
+    return sorted(child.pid for child in psutil.Process(pid).children())
 
 
 def command(pid: int) -> str:
     """The last word of a process's command line: a collector's name."""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return next((word.decode() for word in reversed(words) if word), "")
+    return next((word for word in reversed(psutil.Process(pid).cmdline()) if word), "")
+
+
+def apart(measure: Callable[..., None], *given: Any, **named: Any) -> None:
+    """Measure in a process of its own, whose memory is that of this measurement alone."""
+    context = multiprocessing.get_context("spawn")
+    run = context.Process(target=measure, args=given, kwargs=named)
+    run.start()
+    run.join()

@@ -14,7 +14,6 @@ where the actors run.
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from concurrent import futures
 from typing import Any
 
 import grpc
+from processes import most_resident
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
 from ray_sentinel.actors.coordinator.ray.calls import ControlStoreCalls
@@ -179,7 +179,7 @@ def serve(actors: int, finished: int) -> None:
 
 def measure(what: str, look: Callable[[], Any], looks: int) -> None:
     """Print what one kind of look takes, and by how much the peak of memory grows."""
-    before = peak()
+    before = most_resident()
     cpu, wall = list[float](), list[float]()
     for _ in range(looks):
         begun, at = time.process_time(), time.monotonic()
@@ -190,15 +190,10 @@ def measure(what: str, look: Callable[[], Any], looks: int) -> None:
             sys.exit(found.problem)
     print(
         f"{what:<28} {statistics.median(cpu):7.0f} ms of CPU, {statistics.median(wall):7.0f} ms; "
-        f"peak {(peak() - before) / 1024:+6.0f} MiB; {len(found.actors)} actors, "
+        f"peak {most_resident() - before:+6.0f} MiB; {len(found.actors)} actors, "
         f"{len(found.calls)} calls, {sum(one.count for one in found.ended.values())} ended",
         flush=True,
     )
-
-
-def peak() -> int:
-    """The peak of our resident memory, in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main() -> None:

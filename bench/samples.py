@@ -16,10 +16,10 @@ import argparse
 import gc
 import time
 from itertools import product
-from pathlib import Path
 
 from msgspec.structs import replace
 from nodes import NAMES, OF_GPU, PER_NODE, START, SimulatedNode, devices, hardware
+from processes import resident
 
 from ray_sentinel.actors.coordinator.event_log.log import encoded
 from ray_sentinel.actors.coordinator.memory import fix_large_blocks, return_free_memory
@@ -85,10 +85,10 @@ class Nodes:
         return written
 
 
-def resident() -> int:
-    """Bytes of this process."""
+def needed() -> float:
+    """MiB of this process, without garbage."""
     gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return resident()
 
 
 class Spent:
@@ -139,11 +139,11 @@ def remembering(nodes: int, minutes: int) -> None:
     """Memory of the samples alone."""
     known = Nodes(nodes, 400)
     known.accept(0, known.reports(0, ranks=False))
-    before = resident()
+    before = needed()
     for second in range(5, 60 * minutes, 5):
         known.accept(second, known.reports(second, ranks=False))
     print(
-        f"400 series, {minutes} min: {(resident() - before) / nodes / 2**20:.2f} MiB a node, "
+        f"400 series, {minutes} min: {(needed() - before) / nodes:.2f} MiB a node, "
         f"counted {known.engine.view.telemetry.size / nodes / 2**20:.2f}"
     )
 
@@ -156,7 +156,7 @@ def bounded(nodes: int, minutes: int) -> None:
     known, senders = Telemetry(), [SimulatedNode(n, nodes * PER_NODE) for n in range(nodes)]
     for node in senders:
         node.snapshot(0, hardware(0), ranks=False)  # what a sender holds is not counted
-    before = resident()
+    before = needed()
     for second in range(STEP, 60 * minutes, STEP):
         families = hardware(second)
         for node in senders:
@@ -170,11 +170,11 @@ def bounded(nodes: int, minutes: int) -> None:
                     list(one.get(name, START + second))
                 for name, gpu in product(OF_GPU, range(PER_NODE)):
                     one.one(name, START + second, gpu=str(gpu))
-    taken = resident() - before
+    taken = needed() - before
     return_free_memory()
     print(
-        f"131 series of {nodes} nodes, {minutes} min: {taken / 2**20:.1f} MiB, "
-        f"{(resident() - before) / 2**20:.1f} once the allocator gives back, "
+        f"131 series of {nodes} nodes, {minutes} min: {taken:.1f} MiB, "
+        f"{needed() - before:.1f} once the allocator gives back, "
         f"counted {known.size / 2**20:.1f}"
     )
 

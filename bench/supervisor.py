@@ -21,9 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from processes import own_cpu_seconds
 
-from ray_sentinel.progress.proc.proc_stat import parse_stat
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 TRAIN = (
     "import time\nfor n in range(10**9): print(f'step {n} loss 0.5', flush=True); time.sleep(0.1)"
@@ -40,11 +40,6 @@ def command(folder: Path, *options: str) -> list[str]:
 def environ(folder: Path) -> dict[str, str]:
     """The environment, with everything of ours below the folder."""
     return {**os.environ, "RAY_SENTINEL_LOG_DIR": str(folder / "log")}
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU seconds of one process, without the children that it has waited for."""
-    return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).cpu_seconds
 
 
 def cost(seconds: float) -> dict[str, float]:
@@ -65,9 +60,9 @@ def cost(seconds: float) -> dict[str, float]:
         keeper = json.loads(state.read_text())["keeper"]
         time.sleep(3.0)  # its start is not what is measured
         begun = time.monotonic()
-        before = {pid: cpu_seconds(pid) for pid in (started.pid, keeper)}
+        before = {pid: own_cpu_seconds(pid) for pid in (started.pid, keeper)}
         time.sleep(seconds)
-        after = {pid: cpu_seconds(pid) for pid in before}
+        after = {pid: own_cpu_seconds(pid) for pid in before}
         passed = time.monotonic() - begun
         started.send_signal(signal.SIGTERM)
         started.wait(timeout=60)

@@ -17,24 +17,20 @@ import tempfile
 import time
 from pathlib import Path
 
+from processes import own_cpu_seconds
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ray_sentinel.progress.proc.proc_stat import parse_stat
 from tests.support.ray_cluster import RayCluster
 
 REST_SECONDS = 15.0
 
 
-def cpu(pid: int) -> float:
-    """CPU seconds of a process so far."""
-    return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).cpu_seconds
-
-
 def share(pid: int, seconds: float) -> float:
     """The share of a core that a process takes over the next ``seconds``."""
-    before, begun = cpu(pid), time.monotonic()
+    before, begun = own_cpu_seconds(pid), time.monotonic()
     time.sleep(seconds)
-    return (cpu(pid) - before) / (time.monotonic() - begun)
+    return (own_cpu_seconds(pid) - before) / (time.monotonic() - begun)
 
 
 def measure(count: int) -> None:
@@ -45,9 +41,9 @@ def measure(count: int) -> None:
         store = cluster.control_store_pid
         idle = share(store, REST_SECONDS)
         with tempfile.TemporaryDirectory() as folder:
-            before, begun = cpu(store), time.monotonic()
+            before, begun = own_cpu_seconds(store), time.monotonic()
             cluster.up(Path(folder))
-            took, spent = time.monotonic() - begun, cpu(store) - before
+            took, spent = time.monotonic() - begun, own_cpu_seconds(store) - before
             time.sleep(5.0)
             busy = share(store, REST_SECONDS)
             cluster.down()
