@@ -18,13 +18,13 @@ import argparse
 import gc
 import gzip
 import multiprocessing
+import queue
 import statistics
 import struct
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -58,10 +58,24 @@ SENT = struct.Struct("<d")
 
 
 def agents(pipe: Connection, count: int, seconds: int) -> None:
-    """Each node looks once a second, spread over it, and reports what is due; one whose answer has
-    not come waits."""
+    """All nodes report for ``seconds``; a rank is stopped some seconds before the end."""
     nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
-    asked: deque[int] = deque()
+
+    def passing() -> Iterator[int]:
+        for second in range(seconds):
+            if second == seconds - LAST_SECONDS:
+                nodes[0].stopped = frozenset({STOPPED})
+            yield second
+
+    report(pipe, nodes, passing())
+    pipe.send_bytes(b"")
+    time.sleep(1.0)
+
+
+def report(pipe: Connection, nodes: Sequence[SimulatedNode], seconds: Iterable[int]) -> None:
+    """Each node looks once a second, spread over it, and reports what is due; one whose answer has
+    not come waits. Ends early where nobody reads any more."""
+    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
     waiting = set[int]()
 
     def answered() -> None:
@@ -70,27 +84,26 @@ def agents(pipe: Connection, count: int, seconds: int) -> None:
                 receipt = unpack(pipe.recv_bytes(), Receipt)
             except (EOFError, OSError):
                 return
-            number = asked.popleft()
+            number = asked.get()
             nodes[number].accept(receipt)
             waiting.discard(number)
 
     threading.Thread(target=answered, daemon=True).start()
     start = time.time()
-    for second in range(seconds):
+    for second in seconds:
         families = hardware(second)
-        if second == seconds - LAST_SECONDS:
-            nodes[0].stopped = frozenset({STOPPED})
         for number, node in enumerate(nodes):
-            phase = number / count
+            phase = number / len(nodes)
             time.sleep(max(0.0, start + second + phase - time.time()))
             if number in waiting or not node.due(second, start + phase):
                 continue
             data = node.report(node.snapshot(second, families, start=start + phase))
             waiting.add(number)
-            asked.append(number)
-            pipe.send_bytes(SENT.pack(time.time()) + data)
-    pipe.send_bytes(b"")
-    time.sleep(1.0)
+            asked.put(number)
+            try:
+                pipe.send_bytes(SENT.pack(time.time()) + data)
+            except OSError:
+                return
 
 
 class FullCollections:

@@ -35,10 +35,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from fleet import SENT, FleetCoordinator
+from fleet import SENT, FleetCoordinator, report
 from flight_recorder import CULPRIT, large_job_trees
 from hang import every_recorder, on_disk, python_only
-from nodes import PER_NODE, SimulatedNode, hardware
+from nodes import PER_NODE, SimulatedNode
 from processes import apart, most_resident
 from stacks import dump
 
@@ -52,7 +52,6 @@ from ray_sentinel.actors.messages import (
     Dumps,
     NodeCapture,
     Outputs,
-    Receipt,
     Sampled,
     pack,
     unpack,
@@ -186,36 +185,8 @@ def agents(reports: Connection, asked: Connection, count: int, entries: int, ali
     nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
     for node in nodes:
         node.hung_from = TRAINS_SECONDS
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    busy = set[int]()
-
-    def answered() -> None:
-        while True:
-            try:
-                receipt = unpack(reports.recv_bytes(), Receipt)
-            except (EOFError, OSError):
-                return
-            number = waiting.get()
-            nodes[number].accept(receipt)
-            busy.discard(number)
-
-    threading.Thread(target=answered, daemon=True).start()
     reports.send_bytes(b"ready")
-    start = time.time()
-    for second in itertools.count():
-        families = hardware(second)
-        for number, node in enumerate(nodes):
-            phase = number / count
-            time.sleep(max(0.0, start + second + phase - time.time()))
-            if number in busy or not node.due(second, start + phase):
-                continue
-            data = node.report(node.snapshot(second, families, start=start + phase))
-            busy.add(number)
-            waiting.put(number)
-            try:
-                reports.send_bytes(SENT.pack(time.time()) + data)
-            except OSError:
-                return
+    report(reports, nodes, itertools.count())
 
 
 class AgentsByPipe:
