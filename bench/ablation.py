@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from drawn_evidence import SOURCES
+from drawn_evidence import SOURCES, drawn
 from judges import CORPORA, ROOT, Asked, Said
 from judging_steps import STEPS, Step
 from real_incidents import samples
@@ -165,11 +165,9 @@ def _one(ask: Asked) -> list[Said]:
 
 
 def _drawn(source: str, number: int) -> list[Said]:
-    found = SOURCES[source](number)
-    each = [found] if isinstance(found, Sample) else found
     return [
         _from_sample(one, f"harmed: {source}", f"{number}.{at} {one.case}, {one.harm}")
-        for at, one in enumerate(each)
+        for at, one in enumerate(drawn(source, number))
     ]
 
 
@@ -182,7 +180,7 @@ def _incidents(given: str) -> list[Said]:
     ]
 
 
-def sets(seeds: int, drawn: int, incidents: Iterable[str]) -> Iterator[Ask]:
+def sets(seeds: int, jobs: int, incidents: Iterable[str]) -> Iterator[Ask]:
     """All that is judged."""
     for name, corpus in CORPORA.items():
         if name not in NO_JUDGING:
@@ -191,7 +189,7 @@ def sets(seeds: int, drawn: int, incidents: Iterable[str]) -> Iterator[Ask]:
                 yield partial(_one, ask)
     for source in SOURCES:
         if source not in NO_JUDGING:
-            for number in range(drawn // COSTLY.get(source, 1)):
+            for number in range(jobs // COSTLY.get(source, 1)):
                 yield partial(_drawn, source, number)
     for given in incidents:
         yield partial(_incidents, given)
@@ -403,10 +401,10 @@ def main() -> int:
     return 0
 
 
-def load(seeds: int, drawn: int, incidents: Iterable[str], *, tests: bool) -> None:
+def load(seeds: int, jobs: int, incidents: Iterable[str], *, tests: bool) -> None:
     """Judge all with every step, and note which steps each answer takes."""
     traced = Traced(STEPS.values())
-    for ask in sets(seeds, drawn, incidents):
+    for ask in sets(seeds, jobs, incidents):
         random.seed(0)
         said, uses = traced.of(ask)
         ALL.append(Asking(ask, said, uses))
