@@ -14,6 +14,7 @@ import json
 import statistics
 import tempfile
 import time
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,12 +44,7 @@ def add(writer: EventFileWriter, step: int) -> None:
 
 def best(work: Callable[[], object]) -> float:
     """Seconds of the fastest round."""
-    times = []
-    for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return min(times)
+    return min(timeit.repeat(work, "gc.enable()", number=1, repeat=ROUNDS))
 
 
 def ours(path: Path) -> list[tuple[int, str, float]]:

@@ -6,7 +6,7 @@ python bench/masking.py [FILE ...]
 from __future__ import annotations
 
 import sys
-import time
+import timeit
 from pathlib import Path
 
 from ray_sentinel.masking import mask
@@ -21,12 +21,7 @@ LINES = (
 
 def seconds(text: str, times: int) -> float:
     """The least of some rounds."""
-    best = float("inf")
-    for _ in range(times):
-        begun = time.perf_counter()
-        mask(text)
-        best = min(best, time.perf_counter() - begun)
-    return best
+    return min(timeit.repeat(lambda: mask(text), "gc.enable()", number=1, repeat=times))
 
 
 def main() -> None:
