@@ -14,18 +14,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from drawn_stories import engine_actors, engine_ranks, logs_made  # noqa: E402
-from samples_of_verdicts import Sample  # noqa: E402
-from stacks_of_jobs import NOBODYS, looks_at  # noqa: E402
+from drawn_stories import engine_actors, engine_ranks, logs_made
+from samples_of_verdicts import Sample
+from stacks_of_jobs import NOBODYS, looks_at
 
-from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged  # noqa: E402
-from ray_sentinel.model.ras import RasFacts  # noqa: E402
-from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
-from ray_sentinel.waitgraph import ras, recorder, stacks  # noqa: E402
-from ray_sentinel.waitgraph.confidence import (  # noqa: E402
+from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged
+from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph import ras, recorder, stacks
+from ray_sentinel.waitgraph.confidence import (
     by_ras,
     by_recorder,
     of_ras,
@@ -33,15 +32,15 @@ from ray_sentinel.waitgraph.confidence import (  # noqa: E402
     put_on_culprit,
     weakest,
 )
-from tests.support.ras_sim.faults import PERSISTENT  # noqa: E402
-from tests.support.ras_sim.job import Job as RasJob  # noqa: E402
-from tests.support.ras_sim.render import as_json, as_text  # noqa: E402
-from tests.support.recorder_fleet import cases as fleet  # noqa: E402
-from tests.support.recorder_fleet.clock import Clockwork  # noqa: E402
-from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402
-from tests.support.recorder_sim.dumps import FORMATS, write  # noqa: E402
-from tests.support.recorder_sim.faults import FAULTS, simulate  # noqa: E402
-from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
+from tests.support.ras_sim.faults import PERSISTENT
+from tests.support.ras_sim.job import Job as RasJob
+from tests.support.ras_sim.render import as_json, as_text
+from tests.support.recorder_fleet import cases as fleet
+from tests.support.recorder_fleet.clock import Clockwork
+from tests.support.recorder_fleet.write import HANDS, dumps
+from tests.support.recorder_sim.dumps import FORMATS, write
+from tests.support.recorder_sim.faults import FAULTS, simulate
+from tests.support.recorder_sim.program import LAYOUTS
 
 EPOCH = 1.7e9
 """Unix time at which drawn jobs begin, in their recorders."""

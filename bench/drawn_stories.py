@@ -11,21 +11,20 @@ from typing import Any
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from samples_of_verdicts import Sample  # noqa: E402
+from samples_of_verdicts import Sample
 
-from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
-from ray_sentinel.logs.triage import triage_path  # noqa: E402
-from ray_sentinel.model.incident import Incident  # noqa: E402
-from ray_sentinel.model.stacks import StackFact  # noqa: E402
-from ray_sentinel.waitgraph.confidence import put_on_culprit  # noqa: E402
-from tests.support import ray_story  # noqa: E402
-from tests.support.engine_sim import Sim, SimRank  # noqa: E402
-from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS  # noqa: E402
-from tests.support.log_corpus.scenarios import SCENARIOS  # noqa: E402
-from tests.support.ray_stories.jobs import rollouts  # noqa: E402
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.confidence import put_on_culprit
+from tests.support import ray_story
+from tests.support.engine_sim import Sim, SimRank
+from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS
+from tests.support.log_corpus.scenarios import SCENARIOS
+from tests.support.ray_stories.jobs import rollouts
 
 # Jobs of ranks, played through the engine.
 

@@ -29,31 +29,29 @@ import argparse
 import asyncio
 import math
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+import ray
+from fleet import LAST_SECONDS, STOPPED, WARM_SECONDS, FleetCoordinator
+from growth_plot import Panel, draw
+from nodes import PER_NODE, SimulatedNode, hardware
+from processes import resident
+from ray.exceptions import RayError, RayTaskError
+
+from ray_sentinel.actors.agent.ray_node import RELAY_AGAIN_SECONDS
+from ray_sentinel.actors.coordinator.event_log.recovery import restore
+from ray_sentinel.actors.coordinator.roster import LONGEST_INTERVAL
+from ray_sentinel.actors.messages import Receipt, pack, unpack
+from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
+from ray_sentinel.actors.relay.actor import Relay
+from ray_sentinel.config import Config, CoordinatorConfig
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import msgspec  # noqa: E402
-import ray  # noqa: E402
-from fleet import LAST_SECONDS, STOPPED, WARM_SECONDS, FleetCoordinator  # noqa: E402
-from growth_plot import Panel, draw  # noqa: E402
-from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
-from processes import resident  # noqa: E402
-from ray.exceptions import RayError, RayTaskError  # noqa: E402
-
-from ray_sentinel.actors.agent.ray_node import RELAY_AGAIN_SECONDS  # noqa: E402
-from ray_sentinel.actors.coordinator.event_log.recovery import restore  # noqa: E402
-from ray_sentinel.actors.coordinator.roster import LONGEST_INTERVAL  # noqa: E402
-from ray_sentinel.actors.messages import Receipt, pack, unpack  # noqa: E402
-from ray_sentinel.actors.names import COORDINATOR, NAMESPACE  # noqa: E402
-from ray_sentinel.actors.relay.actor import Relay  # noqa: E402
-from ray_sentinel.config import Config, CoordinatorConfig  # noqa: E402
 
 
 class RayCoordinator:

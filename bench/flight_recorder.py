@@ -38,17 +38,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce  # noqa: E402
-from ray_sentinel.waitgraph.recorder import explain  # noqa: E402
-from tests.support.recorder_fleet import cases as fleet  # noqa: E402
-from tests.support.recorder_fleet.cases import make  # noqa: E402
-from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402
-from tests.support.recorder_sim.dumps import FORMATS, NCCL, write  # noqa: E402
-from tests.support.recorder_sim.faults import FAULTS, simulate  # noqa: E402
-from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
+from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce
+from ray_sentinel.waitgraph.recorder import explain
+from tests.support.recorder_fleet import cases as fleet
+from tests.support.recorder_fleet.cases import make
+from tests.support.recorder_fleet.write import HANDS, dumps
+from tests.support.recorder_sim.dumps import FORMATS, NCCL, write
+from tests.support.recorder_sim.faults import FAULTS, simulate
+from tests.support.recorder_sim.program import LAYOUTS
 
 DRAWN = tuple(fault for fault in fleet.FAULTS if fault not in ("outside", "healthy"))
 TP = 8

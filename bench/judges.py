@@ -29,37 +29,37 @@ from typing import Any
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from ray_sentinel.actors.coordinator.event_log.log import read_segment
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.evidence import stacks
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Culprit
+from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph import ras, recorder
+from ray_sentinel.waitgraph import stacks as judge_of_stacks
+from ray_sentinel.waitgraph.confidence import of_ras, of_recorder
+from ray_sentinel.waitgraph.recorder_failed import explain_failed
+from tests.support import log_cases
+from tests.support.engine_sim import Sim
+from tests.support.log_cases.parts import ANYBODY, NOBODY
+from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS
+from tests.support.log_corpus.scenarios import SCENARIOS
+from tests.support.ras_sim.faults import PERSISTENT
+from tests.support.ras_sim.job import Job as RasJob
+from tests.support.ras_sim.render import as_json, as_text
+from tests.support.ray_stories import stories
+from tests.support.recorder_fleet import cases as fleet
+from tests.support.recorder_fleet.write import HANDS, dumps
+from tests.support.recorder_sim.dumps import NCCL, write
+from tests.support.recorder_sim.faults import FAULTS, simulate
+from tests.support.recorder_sim.program import LAYOUTS
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from ray_sentinel.actors.coordinator.event_log.log import read_segment  # noqa: E402
-from ray_sentinel.engine.engine import Engine  # noqa: E402
-from ray_sentinel.evidence import stacks  # noqa: E402
-from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
-from ray_sentinel.logs.triage import triage_path  # noqa: E402
-from ray_sentinel.model.identity import ProcessId  # noqa: E402
-from ray_sentinel.model.incident import Culprit  # noqa: E402
-from ray_sentinel.model.ras import RasFacts  # noqa: E402
-from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
-from ray_sentinel.waitgraph import ras, recorder  # noqa: E402
-from ray_sentinel.waitgraph import stacks as judge_of_stacks  # noqa: E402
-from ray_sentinel.waitgraph.confidence import of_ras, of_recorder  # noqa: E402
-from ray_sentinel.waitgraph.recorder_failed import explain_failed  # noqa: E402
-from tests.support import log_cases  # noqa: E402
-from tests.support.engine_sim import Sim  # noqa: E402
-from tests.support.log_cases.parts import ANYBODY, NOBODY  # noqa: E402
-from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS  # noqa: E402
-from tests.support.log_corpus.scenarios import SCENARIOS  # noqa: E402
-from tests.support.ras_sim.faults import PERSISTENT  # noqa: E402
-from tests.support.ras_sim.job import Job as RasJob  # noqa: E402
-from tests.support.ras_sim.render import as_json, as_text  # noqa: E402
-from tests.support.ray_stories import stories  # noqa: E402
-from tests.support.recorder_fleet import cases as fleet  # noqa: E402
-from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402
-from tests.support.recorder_sim.dumps import NCCL, write  # noqa: E402
-from tests.support.recorder_sim.faults import FAULTS, simulate  # noqa: E402
-from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
-
 FIXTURES = ROOT / "tests/fixtures"
 
 

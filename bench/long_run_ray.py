@@ -21,7 +21,6 @@ import asyncio
 import gc
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -30,32 +29,30 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+import msgspec
+import ray
+from fleet import FullCollections
+from nodes import PER_NODE, SimulatedNode, hardware
+from processes import most_resident, resident
 
-import msgspec  # noqa: E402
-import ray  # noqa: E402
-from fleet import FullCollections  # noqa: E402
-from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
-from processes import most_resident, resident  # noqa: E402
-
-from ray_sentinel.actors.coordinator import parts  # noqa: E402
-from ray_sentinel.actors.coordinator.actor import Coordinator  # noqa: E402
-from ray_sentinel.actors.coordinator.event_log import writer  # noqa: E402
-from ray_sentinel.actors.coordinator.event_log.log import (  # noqa: E402
+from ray_sentinel.actors.coordinator import parts
+from ray_sentinel.actors.coordinator.actor import Coordinator
+from ray_sentinel.actors.coordinator.event_log import writer
+from ray_sentinel.actors.coordinator.event_log.log import (
     EventLog,
     read_header,
     segments,
 )
-from ray_sentinel.actors.coordinator.fleet import Fleet  # noqa: E402
-from ray_sentinel.actors.coordinator.memory import return_free_memory  # noqa: E402
-from ray_sentinel.actors.hosts import RayNode  # noqa: E402
-from ray_sentinel.actors.messages import Receipt, unpack  # noqa: E402
-from ray_sentinel.actors.names import COORDINATOR, NAMESPACE  # noqa: E402
-from ray_sentinel.clock import SteadyClock  # noqa: E402
-from ray_sentinel.config import Config, CoordinatorConfig  # noqa: E402
-from ray_sentinel.engine.events import AnyEvent  # noqa: E402
+from ray_sentinel.actors.coordinator.fleet import Fleet
+from ray_sentinel.actors.coordinator.memory import return_free_memory
+from ray_sentinel.actors.hosts import RayNode
+from ray_sentinel.actors.messages import Receipt, unpack
+from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
+from ray_sentinel.clock import SteadyClock
+from ray_sentinel.config import Config, CoordinatorConfig
+from ray_sentinel.engine.events import AnyEvent
 
+HERE = Path(__file__).resolve().parent
 STEP, LONG_STEP = 6, 9
 """Seconds between two samples of a node that reports every two seconds, and the most between two
 reports of ranks that count as watched all the time."""

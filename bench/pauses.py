@@ -18,13 +18,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ray_sentinel.capture import guard  # noqa: E402
-from ray_sentinel.capture.tracer import Tracer, all_tracers  # noqa: E402
-from ray_sentinel.model.identity import ProcessId  # noqa: E402
-from ray_sentinel.progress.proc.proc_stat import parse_stat  # noqa: E402
+from ray_sentinel.capture import guard
+from ray_sentinel.capture.tracer import Tracer, all_tracers
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.progress.proc.proc_stat import parse_stat
 
 DEADLINE = 60.0
 _RANK = """

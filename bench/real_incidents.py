@@ -18,15 +18,14 @@ from typing import Any
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from samples_of_verdicts import Sample  # noqa: E402
+from samples_of_verdicts import Sample
 
-from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog, recorded_logs  # noqa: E402
-from ray_sentinel.config import Config  # noqa: E402
-from ray_sentinel.model.incident import Incident  # noqa: E402
-from ray_sentinel.waitgraph.confidence import put_on_culprit  # noqa: E402
+from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog, recorded_logs
+from ray_sentinel.config import Config
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.waitgraph.confidence import put_on_culprit
 
 REAL_RANKS, REAL_ACTORS = "real: ranks", "real: actors"
 
