@@ -15,7 +15,7 @@ from ray_sentinel.clock import SystemClock
 from ray_sentinel.doctor.catalogue import all_checks
 from ray_sentinel.doctor.check import Cluster, Joined, ProbeResult
 from ray_sentinel.doctor.collective import SECONDS, Reduced, reduce_here
-from ray_sentinel.doctor.examine import CheckReading, Findings, examine
+from ray_sentinel.doctor.examine import CheckReading, DoctorFindings, examine
 from ray_sentinel.doctor.machine import here, interfaces
 from ray_sentinel.doctor.netnames import chosen
 from ray_sentinel.doctor.peer_probe import PeerProbe, visit, whom_to_visit
@@ -144,7 +144,7 @@ def _unique(nodes: Sequence[Joined]) -> tuple[Joined, ...]:
     return tuple(msgspec.structs.replace(node, host=label(node)) for node in nodes)
 
 
-def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> Findings:
+def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> DoctorFindings:
     """The facts of every node, the peer probes, and the sum over all nodes if requested. A node
     that does not answer is reported."""
     with _examiners(ray, cluster.joined, plan) as examiners:
@@ -156,7 +156,7 @@ def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> Findings:
             looks[host] = (CheckReading(check="nodes", problem=problem),)
         visits = _visits(ray, examiners, answers)
         reduced = _sum(ray, examiners, answers) if plan.collective else ()
-    return Findings(looks=looks, cluster=cluster, visits=visits, reduced=reduced)
+    return DoctorFindings(looks=looks, cluster=cluster, visits=visits, reduced=reduced)
 
 
 def _sum(

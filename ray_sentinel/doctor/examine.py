@@ -29,7 +29,7 @@ class CheckReading(msgspec.Struct, frozen=True, kw_only=True):
     """Why the check could not look; empty if it could."""
 
 
-class Findings(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFindings(msgspec.Struct, frozen=True, kw_only=True):
     """What was found on all nodes."""
 
     looks: Mapping[str, Sequence[CheckReading]]

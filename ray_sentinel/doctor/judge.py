@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.doctor.check import WORST_FIRST, Check, CheckInput, CheckResult, warning
-from ray_sentinel.doctor.examine import CheckReading, Findings
+from ray_sentinel.doctor.examine import CheckReading, DoctorFindings
 from ray_sentinel.doctor.plan import RunPlan
 
 log = logging.getLogger(__name__)
 
 
-def judge(checks: Iterable[Check[Any]], plan: RunPlan, found: Findings) -> tuple[CheckResult, ...]:
+def judge(
+    checks: Iterable[Check[Any]], plan: RunPlan, found: DoctorFindings
+) -> tuple[CheckResult, ...]:
     """All results, in the order of the checks."""
     results: list[CheckResult] = []
     for check in checks:

@@ -21,7 +21,7 @@ from ray_sentinel.cli.options import amount, positive
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.terminal import Console
 from ray_sentinel.doctor.check import WORST_FIRST, Check, CheckResult, Cluster
-from ray_sentinel.doctor.examine import Findings, examine
+from ray_sentinel.doctor.examine import DoctorFindings, examine
 from ray_sentinel.doctor.plan import GIB, RunPlan
 from ray_sentinel.errors import UnreachableError, UsageError
 
@@ -249,7 +249,7 @@ def _known(checks: Sequence[Check[Any]], names: Iterable[str]) -> None:
 
 def _examine(
     args: argparse.Namespace, checks: Sequence[Check[Any]], plan: RunPlan
-) -> tuple[Findings, str]:
+) -> tuple[DoctorFindings, str]:
     """What was found, and why only on this machine; empty if that was asked for."""
     from ray_sentinel.doctor.machine import here
 
@@ -267,10 +267,10 @@ def _examine(
             own = examine([check for check in checks if not check.everywhere], plan, place)
             together = {**found.looks, place.host: (*found.looks.get(place.host, ()), *own)}
             return msgspec.structs.replace(found, looks=together), note
-    return Findings(looks={place.host: examine(checks, plan, place)}), note
+    return DoctorFindings(looks={place.host: examine(checks, plan, place)}), note
 
 
-def _through_ray(address: str, plan: RunPlan) -> Findings:
+def _through_ray(address: str, plan: RunPlan) -> DoctorFindings:
     from ray_sentinel.actors.deployment import cluster as clusters
     from ray_sentinel.doctor import cluster
 

@@ -11,7 +11,7 @@ import msgspec
 from ray_sentinel.doctor.check import Check as DoctorCheck
 from ray_sentinel.doctor.check import CheckResult, Cluster, Here
 from ray_sentinel.doctor.checks.config_file import ConfigFileCheck
-from ray_sentinel.doctor.examine import CheckReading, Findings
+from ray_sentinel.doctor.examine import CheckReading, DoctorFindings
 from ray_sentinel.doctor.judge import judge
 from ray_sentinel.doctor.plan import RunPlan
 from tests.support.inventory.row import Check
@@ -28,7 +28,7 @@ def judged(
         for host, facts in seen.items()
         if facts is not None
     }
-    return list(judge([check], plan or RunPlan(), Findings(looks=looks, cluster=cluster)))
+    return list(judge([check], plan or RunPlan(), DoctorFindings(looks=looks, cluster=cluster)))
 
 
 def doctor(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.doctor.check import Check, CheckResult, Cluster, Joined, ProbeResult
-from ray_sentinel.doctor.examine import CheckReading, Findings
+from ray_sentinel.doctor.examine import CheckReading, DoctorFindings
 from ray_sentinel.doctor.judge import judge
 from ray_sentinel.doctor.plan import RunPlan
 
@@ -31,7 +31,7 @@ def judged() -> Judge:
             host: (CheckReading(check=check.name, facts=msgspec.msgpack.encode(facts)),)
             for host, facts in seen.items()
         }
-        found = Findings(looks=looks, cluster=cluster, visits=visits)
+        found = DoctorFindings(looks=looks, cluster=cluster, visits=visits)
         return list(judge([check], plan or RunPlan(), found))
 
     return ask
