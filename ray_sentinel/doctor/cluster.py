@@ -66,20 +66,16 @@ class Examiner:
         found = [address for item in named for address in item.addresses]
         return found[0] if found else self._here.address
 
-    def visit(self, places: bytes) -> bytes:
+    def visit(self, places: Sequence[tuple[str, str, int]]) -> bytes:
         """Visit other nodes' (host, address, port): a tuple of ``ProbeResult``."""
-        wanted = msgspec.msgpack.decode(places, type=tuple[tuple[str, str, int], ...])
         clock = SystemClock()
         return msgspec.msgpack.encode(
-            [visit(self._here.host, host, address, port, clock) for host, address, port in wanted]
+            [visit(self._here.host, host, address, port, clock) for host, address, port in places]
         )
 
-    def reduce(self, part: bytes) -> bytes:
-        """This node's part of a sum over all, ``NodeShare``: a ``Reduced``."""
-        mine = msgspec.msgpack.decode(part, type=NodeShare)
-        found = reduce_here(
-            self._here.host, mine.rank, mine.size, mine.address, mine.port, self._environ()
-        )
+    def reduce(self, rank: int, size: int, address: str, port: int) -> bytes:
+        """This node's part in the sum over all nodes: a ``Reduced``."""
+        found = reduce_here(self._here.host, rank, size, address, port, self._environ())
         return msgspec.msgpack.encode(found)
 
     def _environ(self) -> dict[str, str]:
@@ -94,15 +90,6 @@ class Examiner:
         with socket.create_server((self._address(), 0)) as server:
             port: int = server.getsockname()[1]
         return port
-
-
-class NodeShare(msgspec.Struct, frozen=True):
-    """A node's part in the sum over all nodes."""
-
-    rank: int
-    size: int
-    address: str
-    port: int
 
 
 def describe(ray: Any, address: str) -> Cluster:
@@ -171,9 +158,7 @@ def _sum(
         return tuple(Reduced(host=host, problem=why) for host, why in problems.items())
     port = int(ports[hosts[0]])
     refs = {
-        host: examiners[host].reduce.remote(
-            msgspec.msgpack.encode(NodeShare(rank, len(hosts), address, port))
-        )
+        host: examiners[host].reduce.remote(rank, len(hosts), address, port)
         for rank, host in enumerate(hosts)
     }
     raw, problems = _gather(ray, refs, SECONDS + START_SECONDS)
@@ -233,7 +218,7 @@ def _visits(
         whom = whom_to_visit(list(dict.fromkeys((*places, visitor))), visitor)
         wanted = [(host, *place) for host in whom if (place := places.get(host))]
         if wanted:
-            refs[visitor] = examiners[visitor].visit.remote(msgspec.msgpack.encode(wanted))
+            refs[visitor] = examiners[visitor].visit.remote(wanted)
     raw, problems = _gather(ray, refs, VISITS_SECONDS)
     found = [
         one
