@@ -16,7 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # loaded at their first use: see ``__getattr__``
-    from ray_sentinel.job_submission import monitor_job, restart_job, submit_job_with_resume
+    from ray_sentinel.job_submission import restart_job, submit_job_with_resume
+    from ray_sentinel.monitor import monitor_job
     from ray_sentinel.sentinel import Sentinel, attach
     from ray_sentinel.supervised_run import auto_restart, run
     from ray_sentinel.version import __version__
@@ -37,7 +38,7 @@ _HOMES = {
     "__version__": "version",
     "attach": "sentinel",
     "auto_restart": "supervised_run",
-    "monitor_job": "job_submission",
+    "monitor_job": "monitor",
     "restart_job": "job_submission",
     "run": "supervised_run",
     "submit_job_with_resume": "job_submission",

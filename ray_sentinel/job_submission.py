@@ -9,7 +9,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +59,6 @@ def check_job_status(job_id: str, address: str = "") -> JobState:
 def get_current_step(job_id: str, address: str = "") -> int | None:
     """The last step reported in the job's output. Raises UsageError, UnreachableError."""
     return Jobs(address).step(job_id)
-
-
-def monitor_job(*arguments: Any, **more: Any) -> dict[str, Any]:
-    """``ray_sentinel.monitor.monitor_job``, by the name that it had here."""
-    # Found when it is called: the monitor is above this module, and uses it.
-    watched = import_module("ray_sentinel.monitor.jobs").monitor_job
-    return dict(watched(*arguments, **more))
 
 
 def restart_job(

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel import job_submission, monitor
+import ray_sentinel
+from ray_sentinel import monitor
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.monitor import activity, jobs
@@ -163,14 +164,14 @@ def test_monitor_job_takes_both_calls() -> None:
 
 
 def test_a_job_that_is_asked_for_by_its_id_is_asked_of_the_dashboard() -> None:
-    for watch in (monitor.monitor_job, job_submission.monitor_job):
+    for watch in (monitor.monitor_job, ray_sentinel.monitor_job):
         with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"):
             watch("job", 0.2, timeout=1.0, address="http://127.0.0.1:9")
 
 
 def test_a_job_in_a_pod_is_asked_for_there(tmp_path: Path, pod_bin: Path) -> None:
     program(pod_bin, "ray", "echo \"Status for job 'job': SUCCEEDED\"")
-    for watch in (monitor.monitor_job, job_submission.monitor_job):
+    for watch in (monitor.monitor_job, ray_sentinel.monitor_job):
         assert watch("pod", "job", 1, timeout=0.1)["status"] == "SUCCEEDED"
     assert "ray job status job" in (tmp_path / "calls").read_text()
 
