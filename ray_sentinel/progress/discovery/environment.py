@@ -86,16 +86,19 @@ IDENTITY_VARIABLES: frozenset[str] = VARIABLES - {
 """What must be blanked in the environment of a process of ours that a rank started."""
 
 
-class EnvironRank(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of a launcher's variables."""
+class ToldRank(msgspec.Struct, frozen=True, kw_only=True):
+    """What one source says of a process: a launcher's variables, a library in it, a log."""
 
-    scheme: str
+    source: str
+    """As in ``RankIdentity``, or "ray" for the order of Ray's actors."""
     rank: int
     world_size: int | None = None
     local_rank: int | None = None
+    job: str = ""
+    """Empty where the source names none."""
 
 
-def rank_from(environ: Mapping[str, str]) -> EnvironRank | None:
+def rank_from(environ: Mapping[str, str]) -> ToldRank | None:
     """The rank that a launcher assigned to the process; None if none did.
 
     Variables that are not numbers, or out of range, count as not set: they come from outside.
@@ -111,8 +114,8 @@ def rank_from(environ: Mapping[str, str]) -> EnvironRank | None:
             continue
         if size is not None and rank >= size:
             continue
-        return EnvironRank(
-            scheme=scheme,
+        return ToldRank(
+            source=scheme,
             rank=rank,
             world_size=size,
             local_rank=_number(environ, local_name),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from ray_sentinel import regex as re
-from ray_sentinel.progress.discovery.environment import EnvironRank
+from ray_sentinel.progress.discovery.environment import ToldRank
 from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.proc.processes import Process
 
@@ -103,7 +103,7 @@ def _program(arguments: Sequence[str]) -> tuple[str, str]:
     return "", ""
 
 
-def is_launcher_of(above: EnvironRank, below: EnvironRank) -> bool:
+def is_launcher_of(above: ToldRank, below: ToldRank) -> bool:
     """Whether a process with the variables ``above`` is a launcher, judged by a descendant that has
     ``below``.
 
@@ -113,6 +113,6 @@ def is_launcher_of(above: EnvironRank, below: EnvironRank) -> bool:
     differs = (above.rank, above.world_size) != (below.rank, below.world_size)
     if not differs:
         return False
-    return above.scheme != below.scheme or (
+    return above.source != below.source or (
         above.local_rank is None and below.local_rank is not None
     )

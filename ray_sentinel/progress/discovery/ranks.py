@@ -17,7 +17,7 @@ import msgspec
 
 from ray_sentinel.progress.discovery.environment import (
     ROLE_VARIABLE,
-    EnvironRank,
+    ToldRank,
     attempt_from,
     gpus_from,
     job_from,
@@ -75,7 +75,7 @@ class Claim(_Place, frozen=True, kw_only=True):
 
 class _Candidate(msgspec.Struct, frozen=True):
     process: Process
-    rank: EnvironRank
+    rank: ToldRank
     job: str
     attempt: int
 

@@ -26,6 +26,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.progress.discovery.environment import (
     ROLE_VARIABLE,
+    ToldRank,
     attempt_from,
     gpus_from,
     job_from,
@@ -34,7 +35,7 @@ from ray_sentinel.progress.discovery.environment import (
 from ray_sentinel.progress.discovery.launchers import is_launcher
 from ray_sentinel.progress.discovery.live_environ import LiveEnviron
 from ray_sentinel.progress.discovery.ranks import Claim
-from ray_sentinel.progress.discovery.train_log import TrainWords, has_log, read_words
+from ray_sentinel.progress.discovery.train_log import has_log, read_words
 from ray_sentinel.progress.proc.proc_stat import Key, parse_schedstat
 from ray_sentinel.progress.proc.processes import Process
 
@@ -159,13 +160,13 @@ class RayRanks:
         self._guessed: set[str] = set()
         """Groups of workers whose guessed ranks were already reported."""
         self.problems: list[str] = []
-        self._logs: Bounded[str, tuple[TrainWords | None, bool]] = Bounded(LOG_SECONDS, most=1)
+        self._logs: Bounded[str, tuple[ToldRank | None, bool]] = Bounded(LOG_SECONDS, most=1)
 
-    def _train_words(self, pid: int) -> tuple[TrainWords | None, bool]:
+    def _train_words(self, pid: int) -> tuple[ToldRank | None, bool]:
         """What Ray Train's log says about a process, and whether there is a log for it. The log is
         in the folder of the process's output, which may hang."""
 
-        def read() -> tuple[TrainWords | None, bool]:
+        def read() -> tuple[ToldRank | None, bool]:
             words = read_words(pid, self._proc)
             return words, words is not None or has_log(pid, self._proc)
 
@@ -236,7 +237,7 @@ class RayRanks:
             known.grouped_at = now
         words, begun = self._train_words(process.pid)
         if words is not None:
-            return _claim(process, environ, worker, words=words)
+            return _claim(process, environ, worker, words)
         # While Train sets its workers up their title is that of a task, which may have any name.
         of_train = _TRAIN.match(process.title) or begun
         early = known.grouped_at is None or now - known.grouped_at < TRAIN_LOG_SECONDS
@@ -246,11 +247,11 @@ class RayRanks:
             # A worker keeps the variables of the last task that set them; an actor that started
             # its ranks as processes of their own has set them for these.
             ranked = grouped or (worker is not None and not _has_ranks_below(process, table))
-            return _claim(process, environ, worker, rank=told.rank) if ranked else None
+            return _claim(process, environ, worker, told) if ranked else None
         if worker is None or worker.size < 2 or not grouped:
             return None
         self._note_guessed(worker.group)
-        return _claim(process, environ, worker, rank=worker.order)
+        return _claim(process, environ, worker, ToldRank(source="ray", rank=worker.order))
 
     def _note_guessed(self, group: str) -> None:
         if group in self._guessed:
@@ -267,30 +268,25 @@ def _claim(
     process: Process,
     environ: Mapping[str, str],
     worker: RayWorker | None,
-    *,
-    rank: int = 0,
-    words: TrainWords | None = None,
+    told: ToldRank,
 ) -> Claim:
-    told = rank_from(environ)
     group = worker.group if worker is not None else ""
-    named = words.run if words is not None else job_from(environ)
-    size = told.world_size if told is not None else None
-    local = told.local_rank if told is not None else None
+    by_environ = rank_from(environ)
+    if by_environ is not None:
+        size = by_environ.world_size or told.world_size
+    else:
+        size = told.world_size or (worker.size if worker is not None else None)
     return Claim(
         pid=process.pid,
         start=process.start,
-        job=environ.get("RAY_SENTINEL_JOB", "") or named or group,
-        rank=words.rank if words is not None else rank,
+        job=environ.get("RAY_SENTINEL_JOB", "") or told.job or job_from(environ) or group,
+        rank=told.rank,
         attempt=attempt_from(environ) or (worker.attempt if worker is not None else 0),
-        world_size=size or (words.world_size if words else None) or _size(told is None, worker),
-        local_rank=words.local_rank if words is not None else local,
+        world_size=size,
+        local_rank=told.local_rank,
         gpus=gpus_from(environ),
         source="ray",
     )
-
-
-def _size(counted: bool, worker: RayWorker | None) -> int | None:
-    return worker.size if counted and worker is not None else None
 
 
 def _has_ranks_below(process: Process, table: Mapping[int, Process]) -> bool:

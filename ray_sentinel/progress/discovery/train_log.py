@@ -16,6 +16,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence_file import ForeignFileError, open_evidence, uid_of
+from ray_sentinel.progress.discovery.environment import ToldRank
 
 MAX_READ = 1 << 20
 """Most bytes read of a log, from its end: the rank is on every line."""
@@ -24,16 +25,6 @@ MAX_NAME = 200
 
 _OUTPUT = re.compile(r"^worker-(?P<worker>[0-9a-f]{16,})-[0-9a-f]{8}-\d+\.(?:out|err)$")
 _WORLD = re.compile(rb"world_size=(\d{1,7})\b")
-
-
-class TrainWords(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray Train's log says about one worker."""
-
-    run: str
-    rank: int
-    local_rank: int | None = None
-    world_size: int | None = None
-    """Present only if a torch process group was set up."""
 
 
 class _Line(msgspec.Struct):
@@ -46,7 +37,7 @@ class _Line(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def read_words(pid: int, proc: Path = Path("/proc")) -> TrainWords | None:
+def read_words(pid: int, proc: Path = Path("/proc")) -> ToldRank | None:
     """What Ray Train's log says about process ``pid``; None if it says nothing or we may not read
     it."""
     for path in _logs(proc / str(pid)):
@@ -67,9 +58,10 @@ def has_log(pid: int, proc: Path = Path("/proc")) -> bool:
     return any(path.exists() for path in _logs(proc / str(pid)))
 
 
-def parse_words(data: bytes, pid: int) -> TrainWords | None:
-    """The last entry of a log about process ``pid``; lines of another form are ignored."""
-    found: TrainWords | None = None
+def parse_words(data: bytes, pid: int) -> ToldRank | None:
+    """The last entry of a log about process ``pid``; lines of another form are ignored. The number
+    of ranks is in it only if a torch process group was set up."""
+    found: ToldRank | None = None
     for line in data.splitlines():
         try:
             told = _decoder.decode(line)
@@ -78,8 +70,9 @@ def parse_words(data: bytes, pid: int) -> TrainWords | None:
         if told.process != pid or told.world_rank < 0 or not told.run_name:
             continue
         size = _WORLD.search(line)
-        found = TrainWords(
-            run=told.run_name[:MAX_NAME],
+        found = ToldRank(
+            source="ray-train",
+            job=told.run_name[:MAX_NAME],
             rank=told.world_rank,
             local_rank=told.local_rank,
             world_size=int(size[1]) if size else found.world_size if found else None,

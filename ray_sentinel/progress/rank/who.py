@@ -22,6 +22,7 @@ import msgspec
 
 from ray_sentinel.progress.discovery.environment import (
     SCHEMES,
+    ToldRank,
     attempt_from,
     gpus_from,
     job_from,
@@ -31,16 +32,6 @@ from ray_sentinel.progress.identity import RankIdentity
 
 DEFAULT_JOB = "default"
 _SCHEMES = frozenset(scheme for scheme, *_ in SCHEMES)
-
-
-class SourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source says about the rank."""
-
-    source: str
-    rank: int
-    world_size: int | None = None
-    local_rank: int | None = None
-    job: str = ""
 
 
 def resolve(
@@ -53,29 +44,23 @@ def resolve(
 ) -> RankIdentity:
     """Which rank this process is, from the arguments and the other sources."""
     loaded = sys.modules if modules is None else modules
-    answer = _ray_train(loaded) or _torch(loaded) or _launcher(environ) or _jax(loaded)
+    launcher = rank_from(environ)
+    answer = _ray_train(loaded) or _torch(loaded) or launcher or _jax(loaded)
     if rank is not None:
-        told = answer if answer is not None and answer.rank == rank else None
-        answer = SourceAnswer(
-            source="argument",
-            rank=rank,
-            world_size=world_size if told is None else told.world_size,
-            local_rank=None if told is None else told.local_rank,
-            job="" if told is None else told.job,
-        )
+        same = answer if answer is not None and answer.rank == rank else None
+        answer = msgspec.structs.replace(same or ToldRank(source="", rank=rank), source="argument")
     if answer is None:
-        answer = SourceAnswer(source="assumed", rank=0)
+        answer = ToldRank(source="assumed", rank=0)
     named = job or environ.get("RAY_SENTINEL_JOB", "") or answer.job or job_from(environ)
-    launcher = _launcher(environ)
-    same = launcher is not None and launcher.rank == answer.rank
+    local = answer.local_rank
+    if local is None and launcher is not None and launcher.rank == answer.rank:
+        local = launcher.local_rank
     return RankIdentity(
         job=named or DEFAULT_JOB,
         rank=answer.rank,
         attempt=attempt_from(environ),
         world_size=world_size if world_size is not None else answer.world_size,
-        local_rank=launcher.local_rank
-        if answer.local_rank is None and launcher is not None and same
-        else answer.local_rank,
+        local_rank=local,
         host=os.uname().nodename,
         node=_ray_node(loaded),
         gpus=gpus_from(environ),
@@ -112,19 +97,7 @@ def _drives_ray(modules: Mapping[str, ModuleType]) -> bool:
         return False
 
 
-def _launcher(environ: Mapping[str, str]) -> SourceAnswer | None:
-    found = rank_from(environ)
-    if found is None:
-        return None
-    return SourceAnswer(
-        source=found.scheme,
-        rank=found.rank,
-        world_size=found.world_size,
-        local_rank=found.local_rank,
-    )
-
-
-def _ray_train(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
+def _ray_train(modules: Mapping[str, ModuleType]) -> ToldRank | None:
     train: Any = modules.get("ray.train")
     if train is None or not hasattr(train, "get_context"):
         return None
@@ -139,7 +112,7 @@ def _ray_train(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
     try:
         context = train.get_context()
         rank = context.get_world_rank()
-        return SourceAnswer(
+        return ToldRank(
             source="ray-train",
             rank=int(rank),
             world_size=int(context.get_world_size()),
@@ -150,12 +123,12 @@ def _ray_train(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
         return None
 
 
-def _torch(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
+def _torch(modules: Mapping[str, ModuleType]) -> ToldRank | None:
     distributed: Any = modules.get("torch.distributed")
     try:
         if distributed is None or not distributed.is_initialized():
             return None
-        return SourceAnswer(
+        return ToldRank(
             source="torch",
             rank=int(distributed.get_rank()),
             world_size=int(distributed.get_world_size()),
@@ -165,7 +138,7 @@ def _torch(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
         return None
 
 
-def _jax(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
+def _jax(modules: Mapping[str, ModuleType]) -> ToldRank | None:
     # jax.process_index() would start the backends, which may take minutes; the state of
     # jax.distributed only holds what initialize() was told.
     distributed: Any = modules.get("jax._src.distributed")
@@ -175,7 +148,7 @@ def _jax(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
     rank, size = getattr(state, "process_id", None), getattr(state, "num_processes", None)
     if not isinstance(rank, int):
         return None
-    return SourceAnswer(source="jax", rank=rank, world_size=size if isinstance(size, int) else None)
+    return ToldRank(source="jax", rank=rank, world_size=size if isinstance(size, int) else None)
 
 
 def _ray_node(modules: Mapping[str, ModuleType]) -> str:

@@ -48,7 +48,7 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 def test_each_launcher_says_the_rank(environ, scheme, rank, size, local):
     found = rank_from(environ)
     assert found is not None
-    assert (found.scheme, found.rank, found.world_size, found.local_rank) == (
+    assert (found.source, found.rank, found.world_size, found.local_rank) == (
         scheme,
         rank,
         size,

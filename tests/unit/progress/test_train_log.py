@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.discovery.train_log import TrainWords, parse_words, read_words
+from ray_sentinel.progress.discovery.environment import ToldRank
+from ray_sentinel.progress.discovery.train_log import parse_words, read_words
 
 WORKER = "01d724ebde98a2512f6fa164466d5a91cfde9c2b826ae9be2b6bb846"
 # As written by Ray 2.60.
@@ -34,14 +35,16 @@ def lines(*changes: dict[str, object]) -> bytes:
 
 
 def test_the_rank_and_the_run():
-    assert parse_words(lines({}), 31243) == TrainWords(
-        run="my-exp", rank=3, local_rank=1, world_size=8
+    assert parse_words(lines({}), 31243) == ToldRank(
+        source="ray-train", job="my-exp", rank=3, local_rank=1, world_size=8
     )
 
 
 def test_a_later_line_counts_and_keeps_the_size():
     data = lines({}, {"message": "step 3 of 9", "world_rank": 4})
-    assert parse_words(data, 31243) == TrainWords(run="my-exp", rank=4, local_rank=1, world_size=8)
+    assert parse_words(data, 31243) == ToldRank(
+        source="ray-train", job="my-exp", rank=4, local_rank=1, world_size=8
+    )
 
 
 @pytest.mark.parametrize(
