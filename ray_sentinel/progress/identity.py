@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ray_sentinel.progress.rank.notes import clip
 
 
-class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which rank the process is. Kept in its record as MessagePack, so later versions may add
-    fields."""
+class RankPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rank of which job."""
 
     job: str
     rank: int
@@ -18,11 +19,21 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     local_rank: int | None = None
     role: str = ""
     """Such as "trainer" or "engine", set where one job has ranks of several kinds."""
+    gpus: tuple[str, ...] = ()
+    """The GPUs that the process may use: indices or UUIDs."""
+
+    def place(self) -> dict[str, Any]:
+        """These fields by their names, for another record of the same rank."""
+        return {name: getattr(self, name) for name in RankPlace.__struct_fields__}
+
+
+class RankIdentity(RankPlace, frozen=True, kw_only=True, omit_defaults=True):
+    """Which rank the process is. Kept in its record as MessagePack, so later versions may add
+    fields."""
+
     host: str = ""
     node: str = ""
     """Ray's node id in hex, where Ray is up in the process."""
-    gpus: tuple[str, ...] = ()
-    """The GPUs that the process may use: indices or UUIDs."""
     source: str = "assumed"
     """Who said the rank: "argument", "ray-train", "torch", "torchrun", "jax", "mpi", "tpu",
     "slurm", or "assumed" where nobody did and the process is taken for the only one."""

@@ -346,17 +346,6 @@ def _lives(view: RecordView, table: Mapping[int, Process]) -> bool:
 
 
 def _claim(view: RecordView) -> Claim | None:
-    identity = view.identity
-    if identity is None:
+    if view.identity is None:
         return None
-    return Claim(
-        pid=view.header.pid,
-        start=view.header.start,
-        job=identity.job,
-        rank=identity.rank,
-        attempt=identity.attempt,
-        world_size=identity.world_size,
-        local_rank=identity.local_rank,
-        gpus=identity.gpus,
-        role=identity.role,
-    )
+    return Claim(pid=view.header.pid, start=view.header.start, **view.identity.place())

@@ -30,6 +30,7 @@ from ray_sentinel.progress.discovery.launchers import (
     up_to_a_launcher,
 )
 from ray_sentinel.progress.discovery.titles import engine_ranks
+from ray_sentinel.progress.identity import RankPlace
 from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.proc.processes import Process
 
@@ -38,19 +39,7 @@ MAX_FORMER = 4096
 """
 
 
-class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rank of which job."""
-
-    job: str
-    rank: int
-    attempt: int = 0
-    world_size: int | None = None
-    local_rank: int | None = None
-    gpus: tuple[str, ...] = ()
-    role: str = ""
-
-
-class DiscoveredRank(_Place, frozen=True, kw_only=True):
+class DiscoveredRank(RankPlace, frozen=True, kw_only=True):
     """A process that is a rank, and the source that says so."""
 
     process: Process
@@ -58,7 +47,7 @@ class DiscoveredRank(_Place, frozen=True, kw_only=True):
     """The source: "record", "ray", "environ" or "title"."""
 
 
-class Claim(_Place, frozen=True, kw_only=True):
+class Claim(RankPlace, frozen=True, kw_only=True):
     """A claim that a process is a rank, from its record or from Ray."""
 
     pid: int
@@ -69,8 +58,7 @@ class Claim(_Place, frozen=True, kw_only=True):
 
     def found(self, process: Process) -> DiscoveredRank:
         """The rank, if the claim is accepted for ``process``."""
-        place = {name: getattr(self, name) for name in _Place.__struct_fields__}
-        return DiscoveredRank(process=process, source=self.source, **place)
+        return DiscoveredRank(process=process, source=self.source, **self.place())
 
 
 class _Candidate(msgspec.Struct, frozen=True):
