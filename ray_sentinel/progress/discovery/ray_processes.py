@@ -19,8 +19,8 @@ from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.proc import pidfd
-from ray_sentinel.progress.proc.proc_stat import Key, parse_schedstat, parse_stat
-from ray_sentinel.progress.proc.process_memory import memory_files, read_file
+from ray_sentinel.progress.proc.proc_stat import Key, read_schedstat, read_stat
+from ray_sentinel.progress.proc.process_memory import memory_files
 from ray_sentinel.progress.proc.processes import Process
 
 MOST = 512
@@ -166,10 +166,9 @@ class RayProcessWatch:
         seen = self._seen.setdefault(process.key, _Seen(title=title, since=now, moved_at=now))
         if seen.title != title:
             seen.title, seen.since, seen.moved_at = title, now, now
-        try:
-            main = parse_schedstat(self._read(process.pid, "schedstat"))
-            stat = parse_stat(self._read(process.pid, "stat"))
-        except ValueError:
+        main = read_schedstat(process.pid, proc=self._proc)
+        stat = read_stat(process.pid, proc=self._proc)
+        if main is None or stat is None:
             return seen  # it has ended
         used = stat.cpu_seconds
         busy = used - seen.cpu_seconds > BUSY * (now - seen.at) > 0.0
@@ -191,9 +190,6 @@ class RayProcessWatch:
         seen.switches, seen.wanted, seen.cpu_seconds, seen.at = main.switches, wanted, used, now
         seen.state = stat.state
         return seen
-
-    def _read(self, pid: int, name: str) -> bytes:
-        return read_file(self._proc, pid, name) or b""
 
 
 def _title(line: bytes | None) -> str | None:

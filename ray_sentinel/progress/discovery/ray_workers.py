@@ -36,7 +36,7 @@ from ray_sentinel.progress.discovery.launchers import is_launcher
 from ray_sentinel.progress.discovery.live_environ import LiveEnviron
 from ray_sentinel.progress.discovery.ranks import Claim
 from ray_sentinel.progress.discovery.train_log import has_log, read_words
-from ray_sentinel.progress.proc.proc_stat import Key, parse_schedstat
+from ray_sentinel.progress.proc.proc_stat import Key, read_schedstat
 from ray_sentinel.progress.proc.processes import Process
 
 # What the threads of a Ray worker show: whether it is in a process group, and which one trains.
@@ -90,11 +90,8 @@ class TrainingThread:
         for tid, name in names.items():
             if tid == pid or name != names.get(pid):
                 continue
-            try:
-                data = (proc / str(pid) / "task" / str(tid) / "schedstat").read_bytes()
-                used[tid] = parse_schedstat(data).cpu_seconds
-            except (OSError, ValueError):
-                continue
+            if (sched := read_schedstat(pid, tid, proc)) is not None:
+                used[tid] = sched.cpu_seconds
         self._most = {
             tid: max(self._most.get(tid, 0.0), seconds - self._used.get(tid, 0.0))
             for tid, seconds in used.items()

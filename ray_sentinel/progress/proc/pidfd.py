@@ -14,7 +14,7 @@ import os
 import struct
 from pathlib import Path
 
-from ray_sentinel.progress.proc.proc_stat import parse_stat, read_stat
+from ray_sentinel.progress.proc.proc_stat import read_stat
 
 # struct pidfd_info, its first published version: mask, cgroupid, then pid, tgid, ppid, eight user
 # and group ids, exit_code.
@@ -74,16 +74,15 @@ def exit_status(handle: int) -> int | None:
 
 def zombie_status(pid: int, start: int, proc: Path = Path("/proc")) -> int | None:
     """The wait status of a process that ended and was not reaped; None if unknown."""
-    path = proc / str(pid) / "stat"
     try:
-        owner = path.stat().st_uid
-        stat = parse_stat(path.read_bytes())
-    except (OSError, ValueError):
+        owner = os.stat(proc / str(pid) / "stat").st_uid
+    except OSError:
+        return None
+    stat = read_stat(pid, proc=proc)
+    if stat is None or stat.start != start or stat.state not in ("Z", "X"):
         return None
     # The kernel writes 0, the status of success, where we may not know.
-    if stat.start != start or stat.state not in ("Z", "X") or os.geteuid() not in (0, owner):
-        return None
-    return stat.wait_status
+    return stat.wait_status if os.geteuid() in (0, owner) else None
 
 
 def describe(status: int | None) -> tuple[int | None, int | None]:

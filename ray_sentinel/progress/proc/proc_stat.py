@@ -66,12 +66,24 @@ def read_stat(
     pid: int, tid: int | None = None, proc: str | os.PathLike[str] = "/proc"
 ) -> Stat | None:
     """The stat of a process or of one of its tasks; None if it does not exist."""
-    task = "" if tid is None else f"/task/{tid}"
     try:
-        with open(f"{os.fspath(proc)}/{pid}{task}/stat", "rb") as file:
-            return parse_stat(file.read())
+        return parse_stat(read_small(_path(pid, tid, proc, "stat")))
     except (OSError, ValueError):
         return None
+
+
+def read_small(path: str) -> bytes:
+    """What the kernel gives at once of a file: all of a small one. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, 1 << 16)
+    finally:
+        os.close(handle)
+
+
+def _path(pid: int, tid: int | None, proc: str | os.PathLike[str], name: str) -> str:
+    task = "" if tid is None else f"/task/{tid}"
+    return f"{os.fspath(proc)}/{pid}{task}/{name}"
 
 
 def all_stats(proc: Path = Path("/proc")) -> dict[int, Stat]:
@@ -102,3 +114,14 @@ def parse_schedstat(data: bytes) -> SchedStat:
     if len(ran) > 20 or len(waited) > 20:
         raise ValueError("these are no times of the kernel's")
     return SchedStat(int(ran) / 1e9, int(waited) / 1e9, int(switches))
+
+
+def read_schedstat(
+    pid: int, tid: int | None = None, proc: str | os.PathLike[str] = "/proc"
+) -> SchedStat | None:
+    """The schedstat of a process's main thread or of one of its tasks; None if it does not exist,
+    or the kernel does not say."""
+    try:
+        return parse_schedstat(read_small(_path(pid, tid, proc, "schedstat")))
+    except (OSError, ValueError):
+        return None

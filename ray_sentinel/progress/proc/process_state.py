@@ -21,7 +21,7 @@ from ray_sentinel.progress.proc.interpreter import (
     not_waited,
     waited,
 )
-from ray_sentinel.progress.proc.proc_stat import Key, SchedStat, Stat, parse_schedstat, parse_stat
+from ray_sentinel.progress.proc.proc_stat import Key, Stat, read_schedstat, read_small, read_stat
 from ray_sentinel.progress.record import STAMP_INTERVAL
 
 QUIET_SECONDS = 2.0
@@ -125,7 +125,7 @@ class StateReader:
         taken for it. None if the process is gone or the pid has passed on to another.
         """
         pid, start = key
-        stat = self._stat(f"{pid}/stat")
+        stat = read_stat(pid, proc=self._proc)
         if stat is None or stat.start != start:
             return None
         memory = self._memory.setdefault(key, _Memory(moved_at=now))
@@ -177,10 +177,10 @@ class StateReader:
         )
 
     def _thread(self, pid: int, tid: int, now: float) -> ThreadSample | None:
-        stat = self._stat(f"{pid}/task/{tid}/stat")
+        stat = read_stat(pid, tid, self._proc)
         if stat is None:
             return None
-        sched = self._schedstat(pid, tid)
+        sched = read_schedstat(pid, tid, self._proc)
         return ThreadSample(
             at=now,
             state=stat.state,
@@ -214,36 +214,13 @@ class StateReader:
                 total += int(value)
         return total
 
-    def _stat(self, name: str) -> Stat | None:
-        data = self._bytes(name)
-        try:
-            return parse_stat(data) if data else None
-        except ValueError:
-            return None
-
-    def _schedstat(self, pid: int, tid: int) -> SchedStat | None:
-        data = self._bytes(f"{pid}/task/{tid}/schedstat")
-        try:
-            return parse_schedstat(data) if data else None
-        except ValueError:
-            return None
-
     def _text(self, name: str) -> str:
-        text = (self._bytes(name) or b"").decode("utf-8", "replace").strip()
+        try:
+            text = read_small(f"{self._proc}/{name}").decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
         # The kernel writes 0 both for "not waiting" and for "you may not know".
         return "" if text == "0" else text
-
-    def _bytes(self, name: str) -> bytes | None:
-        try:
-            handle = os.open(f"{self._proc}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            return os.read(handle, 1 << 16)
-        except OSError:
-            return None
-        finally:
-            os.close(handle)
 
 
 def _judge(

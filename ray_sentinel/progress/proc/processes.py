@@ -17,8 +17,8 @@ import msgspec
 
 from ray_sentinel.masking import mask_argv
 from ray_sentinel.progress.discovery.environment import launch_variables, rank_from
-from ray_sentinel.progress.proc.proc_stat import TICK, Key, Stat, parse_stat
-from ray_sentinel.progress.proc.process_memory import Own, ProcessMemory, read_file
+from ray_sentinel.progress.proc.proc_stat import TICK, Key, Stat, read_stat
+from ray_sentinel.progress.proc.process_memory import Own, ProcessMemory
 from ray_sentinel.progress.rank.own_process import MAX_DEPTH
 
 SETTLE_SECONDS = 10.0
@@ -123,7 +123,7 @@ class ProcessTable:
 
     def _refresh(self, pid: int, process: Process | None, now: float) -> Process | None:
         """The process, if what it says about itself may have changed."""
-        stat = self._stat(pid)
+        stat = read_stat(pid, proc=self._proc)
         if stat is None:
             self._known.pop(pid, None)
             return None
@@ -183,19 +183,12 @@ class ProcessTable:
         while len(above) < MAX_DEPTH:
             if (known := self._known.get(parent)) is not None:
                 return (*above, known.key, *known.lineage)
-            found = self._stat(parent) if parent > 1 else None
+            found = read_stat(parent, proc=self._proc) if parent > 1 else None
             if found is None:
                 break
             above.append((found.pid, found.start))
             parent = found.parent
         return tuple(above)
-
-    def _stat(self, pid: int) -> Stat | None:
-        data = read_file(self._proc, pid, "stat")
-        try:
-            return parse_stat(data) if data else None
-        except ValueError:
-            return None
 
 
 def _apply_own(process: Process, own: Own) -> None:
