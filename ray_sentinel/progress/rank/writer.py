@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, SupportsFloat
+from typing import Any, Literal, SupportsFloat
 
 import msgspec
 
@@ -35,35 +35,6 @@ from ray_sentinel.progress.directory import RecordError, candidates
 from ray_sentinel.progress.identity import RankIdentity, encode
 from ray_sentinel.progress.rank import record_file
 from ray_sentinel.progress.rank.notes import ExitNote, Note, clip
-
-# A phase of the training as a context manager.
-
-
-class Phased(Protocol):
-    """Receives the begin and end of phases."""
-
-    def begin_phase(self, name: str) -> tuple[str, float]:
-        """Enter a phase; the returned token goes to ``end_phase``."""
-
-    def end_phase(self, token: tuple[str, float]) -> None:
-        """Leave it."""
-
-
-class Phase:
-    """The phase lasts as long as the ``with`` block; see ``ProgressWriter.phase``."""
-
-    __slots__ = ("_name", "_token", "_told")
-
-    def __init__(self, told: Phased, name: str) -> None:
-        self._told, self._name = told, name
-
-    def __enter__(self) -> Phase:
-        self._token = self._told.begin_phase(self._name)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._told.end_phase(self._token)
-
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +47,22 @@ MOST_SAID = 16 << 10
 anyway."""
 TRAIN = "train"
 """The phase in which steps are taken; begins with the first step where none is declared."""
+
+
+class Phase:
+    """The phase lasts as long as the ``with`` block; see ``ProgressWriter.phase``."""
+
+    __slots__ = ("_name", "_token", "_writer")
+
+    def __init__(self, writer: ProgressWriter, name: str) -> None:
+        self._writer, self._name = writer, name
+
+    def __enter__(self) -> Phase:
+        self._token = self._writer.begin_phase(self._name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.end_phase(self._token)
 
 
 class ProgressWriter:
@@ -285,13 +272,11 @@ class ProgressWriter:
         """One of the record's single numbers."""
         return int(record.NUMBER.unpack_from(self._buffer, offset)[0])
 
-    def close(self, *, words: bool = True) -> None:
+    def close(self) -> None:
         """Close the record; the file stays until a reader has seen the process end."""
-        if self._map is None:
-            return
-        if words:
+        if self._map is not None:
             self.last_words("detach")
-        self.abandon()
+            self.abandon()
 
     def abandon(self) -> None:
         """Write nothing from now on, and leave the record as it is. Also for a forked child."""
