@@ -7,7 +7,6 @@ thread that may wait.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Sequence
@@ -74,19 +73,12 @@ def install_plugin(folder: Path, name: str, data: bytes) -> Path:
             f"{name!r} cannot be the name of a plugin's file: use letters, digits, ._-"
         )
     mode = 0o755 if data.startswith((b"#!", b"\x7fELF")) else 0o644
-    path, part = folder / name, folder / f".{name}.{os.getpid()}.part"
+    path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         check_trusted_folder(folder)
-        with open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_whole(path, data, durable=True, mode=mode)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     return path
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.whole_file import write_whole
 from ray_sentinel_plugins._files import clean
 from ray_sentinel_plugins._kernel_log.meaning import Happening, KernelLogState
 
@@ -73,10 +73,8 @@ def save(tally: Tally, folder: Path | None, log: logging.Logger) -> None:
     if folder is None:
         return
     path = folder / FILE
-    spare = path.with_suffix(".new")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        spare.write_bytes(msgspec.json.encode(tally))
-        os.replace(spare, path)
+        write_whole(path, msgspec.json.encode(tally))
     except OSError as error:
         log.warning("%s cannot be written: %s", path, error.strerror)
