@@ -28,7 +28,6 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a plugin folder as it was read: its collectors, or what is wrong with it."""
 
     path: Path
-    digest: str
     data: bytes = b""
     sources: tuple[CollectorSource, ...] = ()
     problem: str = ""
@@ -92,15 +91,14 @@ def read_plugin(path: Path, *, to_run_here: bool = True) -> Plugin:
     try:
         file = read_trusted(path, most=MAX_PLUGIN, in_closed_folder=to_run_here)
     except UntrustedPathError as error:
-        return Plugin(path=path, digest="", problem=error.about(path), untrusted=True)
+        return Plugin(path=path, problem=error.about(path), untrusted=True)
     except OSError as error:
-        return Plugin(path=path, digest="", problem=f"{path}: cannot be read: {error.strerror}")
-    digest = hashlib.sha256(file.data).hexdigest()[:16]
+        return Plugin(path=path, problem=f"{path}: cannot be read: {error.strerror}")
     try:
         sources = tuple(sources_in(path, file.data, executable=bool(file.mode & 0o111)))
     except InputError as error:
-        return Plugin(path=path, digest=digest, problem=str(error))
-    return Plugin(path=path, digest=digest, data=file.data, sources=sources)
+        return Plugin(path=path, problem=str(error))
+    return Plugin(path=path, data=file.data, sources=sources)
 
 
 def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[CollectorSource]:
@@ -109,9 +107,10 @@ def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[
     Raises InputError if there is none, saying why.
     """
     program = data.startswith((b"#!", b"\x7fELF"))
+    digest = hashlib.sha256(data).hexdigest()[:16]
     if program and executable:
         yield CollectorSource(
-            name=path.stem, kind="script", target=str(path), origin=str(path), digest=_digest(data)
+            name=path.stem, kind="script", target=str(path), origin=str(path), digest=digest
         )
         return
     if path.suffix != ".py":
@@ -127,7 +126,7 @@ def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[
             target=str(path),
             origin=str(path),
             class_name=class_name,
-            digest=_digest(data),
+            digest=digest,
         )
 
 
@@ -178,7 +177,3 @@ def _maybe(entry: os.DirEntry[str]) -> bool:
     if entry.name.startswith((".", "_")) or entry.name.endswith(("~", ".pyc", ".swp", ".part")):
         return False
     return entry.is_file()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]

@@ -39,7 +39,7 @@ def plugins_of(config: Config) -> tuple[Plugin, ...]:
     """
     folder = plugin_folder(config)
     if why := untrusted_folder(folder):
-        return (Plugin(path=folder, digest="", problem=why, untrusted=True),)
+        return (Plugin(path=folder, problem=why, untrusted=True),)
     return tuple(read_plugin(path) for path in plugin_files([folder]).values())
 
 
@@ -121,7 +121,7 @@ class PluginFolders:
 
     def _kept(self, plugin: Plugin) -> Plugin:
         """The plugin with its sources pointing at a copy of this version."""
-        copy = self._copies / plugin.digest / plugin.path.name
+        copy = self._copies / plugin.sources[0].digest / plugin.path.name
         try:
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not copy.exists():

@@ -36,7 +36,7 @@ def test_each_version_is_run_from_a_copy_of_its_own(folder: Path, folders: Plugi
     assert targets[0].read_bytes() == SCRIPT
     assert os.access(targets[0], os.X_OK)
     assert old.sources[0].origin == new.sources[0].origin == str(folder / "a.sh")
-    assert old.digest != new.digest
+    assert old.sources[0].digest != new.sources[0].digest
 
 
 def test_an_unchanged_file_is_not_read_again(folder: Path, folders: PluginFolders) -> None:
