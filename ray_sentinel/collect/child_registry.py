@@ -21,7 +21,7 @@ import msgspec
 
 from ray_sentinel import signals
 from ray_sentinel.bounded import Bounded
-from ray_sentinel.collect.descent import below, key_of, kill_all
+from ray_sentinel.collect.descent import below, kill_all
 from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.progress.proc.proc_stat import Key, Stat, all_stats, read_stat
 from ray_sentinel.progress.proc.process_memory import read_file
@@ -128,7 +128,7 @@ def members(group: SpawnedGroup) -> list[Key]:
     mine = leader is not None and leader.start == group.start
     found: set[Key] = set()
     if mine or leader is None:
-        found |= {key_of(s) for s in stats.values() if group.pid in (s.group, s.session)}
+        found |= {s.key for s in stats.values() if group.pid in (s.group, s.session)}
     if mine:
         found |= below(group.pid, stats)
     if group.family and (leader is None or not mine or leader.state in "ZX"):
@@ -147,7 +147,7 @@ def _orphans(group: SpawnedGroup, stats: Mapping[int, Stat]) -> list[Key]:
     while (stat := stats.get(pid)) is not None and stat.parent not in adopters:
         adopters.add(pid := stat.parent)
     asked = [
-        key_of(stat)
+        stat.key
         for stat in stats.values()
         # What descends from it is younger. Ray's workers are titled by what they do.
         if stat.parent in adopters

@@ -42,19 +42,12 @@ class Adopted:
         self._due = now + REAP_SECONDS
         me = os.getpid()
         ended = {
-            (stat.pid, stat.start)
-            for stat in all_stats().values()
-            if stat.parent == me and stat.state == "Z"
+            stat.key for stat in all_stats().values() if stat.parent == me and stat.state == "Z"
         }
         for pid, _ in ended & self._seen:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         self._seen = ended - self._seen
-
-
-def key_of(stat: Stat) -> Key:
-    """The identity of a process."""
-    return stat.pid, stat.start
 
 
 def below(pid: int, stats: Mapping[int, Stat]) -> set[Key]:
@@ -66,8 +59,8 @@ def below(pid: int, stats: Mapping[int, Stat]) -> set[Key]:
     waiting = [pid]
     while waiting:
         for stat in children.get(waiting.pop(), []):
-            if key_of(stat) not in found:
-                found.add(key_of(stat))
+            if stat.key not in found:
+                found.add(stat.key)
                 waiting.append(stat.pid)
     return found
 

@@ -35,6 +35,11 @@ class Stat(NamedTuple):
     """The status as ``wait()`` gives it, for a zombie whose status we may read; otherwise None or
     0."""
 
+    @property
+    def key(self) -> Key:
+        """Identifies the process."""
+        return (self.pid, self.start)
+
 
 def parse_stat(data: bytes) -> Stat:
     """Parse one line. Raises ValueError if it is not what the kernel writes.

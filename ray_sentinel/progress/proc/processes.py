@@ -186,7 +186,7 @@ class ProcessTable:
             found = read_stat(parent, proc=self._proc) if parent > 1 else None
             if found is None:
                 break
-            above.append((found.pid, found.start))
+            above.append(found.key)
             parent = found.parent
         return tuple(above)
 
