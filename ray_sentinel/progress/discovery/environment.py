@@ -44,6 +44,7 @@ RECORD_DIR_VARIABLE = "RAY_SENTINEL_RECORD_DIR"
 
 _JOB_VARIABLES = ("RAY_SENTINEL_JOB", "TORCHELASTIC_RUN_ID")
 _ATTEMPT_VARIABLES = ("RAY_SENTINEL_ATTEMPT", "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+_GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _LOOPBACK = re.compile(
     r"^(localhost(\.localdomain)?|127(\.\d{1,3}){3}|\[::1\]|::1)(?=:\d+$|$)", re.IGNORECASE
 )
@@ -56,9 +57,7 @@ _OTHER_VARIABLES = (
     "PMIX_NAMESPACE",
     "TPU_WORKER_HOSTNAMES",
     "GROUP_RANK",
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
+    *_GPU_VARIABLES,
     ROLE_VARIABLE,
     RECORD_DIR_VARIABLE,
 )
@@ -79,9 +78,7 @@ rank."""
 IDENTITY_VARIABLES: frozenset[str] = VARIABLES - {
     ROLE_VARIABLE,
     RECORD_DIR_VARIABLE,
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
+    *_GPU_VARIABLES,
 }
 """What must be blanked in the environment of a process of ours that a rank started."""
 
@@ -163,7 +160,7 @@ def attempt_from(environ: Mapping[str, str]) -> int:
 
 def gpus_from(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The GPUs that the process may use, as the variable names them: indices or UUIDs."""
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+    for name in _GPU_VARIABLES:
         if devices := environ.get(name, ""):
             return tuple(device.strip() for device in devices.split(",") if device.strip())
     return ()
