@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel_plugins._pci import sysfs_address
 
 Severity = Literal["info", "warning", "error", "critical"]
 
@@ -110,6 +111,4 @@ def normal_pci(address: str) -> str:
     >>> normal_pci("00000000:3B:00.0"), normal_pci("0000:cb:00")
     ('0000:3b:00', '0000:cb:00')
     """
-    domain, bus, device = address.lower().split(".", 1)[0].split(":")
-    short = domain[-4:] if not domain[:-4].strip("0") else domain
-    return f"{short}:{bus}:{device}"
+    return sysfs_address(address).split(".", 1)[0]
