@@ -57,7 +57,7 @@ class AmdgpuCollector(Collector):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        options = context.options if isinstance(context.options, AmdgpuOptions) else AmdgpuOptions()
+        options: AmdgpuOptions = context.options or AmdgpuOptions()
         self._files = files_of(context, self.log)
         self._sensors: Bounded[str, Readings] = Bounded(options.gpu_deadline, most=16)
         self._ras: Bounded[str, ras.Reliability] = Bounded(options.ras_deadline, most=16)

@@ -46,7 +46,7 @@ class HostCollector(Collector):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        options = context.options if isinstance(context.options, HostOptions) else HostOptions()
+        options: HostOptions = context.options or HostOptions()
         self._files = files_of(context, self.log)
         self._mounts = Mounts(options.mounts, options.mount_deadline)
 

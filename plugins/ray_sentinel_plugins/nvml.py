@@ -110,7 +110,7 @@ class NvmlCollector(Collector):
             if not nvidia_addresses(self._files, context.proc, context.sys):
                 raise Skip("the tree shows no NVIDIA GPU; most of it only the driver itself tells")
             return
-        options = context.options if isinstance(context.options, NvmlOptions) else NvmlOptions()
+        options: NvmlOptions = context.options or NvmlOptions()
         self._options = options
         self._dear_at = float("-inf")
         self._nvml = Nvml(self.log)

@@ -47,7 +47,7 @@ class RdmaCollector(Collector):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        options = context.options if isinstance(context.options, RdmaOptions) else RdmaOptions()
+        options: RdmaOptions = context.options or RdmaOptions()
         self._files = files_of(context, self.log)
         self._bounded: Bounded[str, list[Sample]] = Bounded(options.device_deadline, most=32)
 

@@ -61,6 +61,7 @@ class TensorboardCollector(Collector):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self._options: TensorboardCollector.Options = context.options or self.Options()
         self._files = Files(self.log, live=context.live)
         self._runs: dict[Path, EventFileRun] = {}
         self._readership = Readership()
@@ -90,8 +91,8 @@ class TensorboardCollector(Collector):
 
     @property
     def _history(self) -> bool:
-        told = self.context.options.history if self.context.options else None
-        return not self._by_hand if told is None else bool(told)
+        told = self._options.history
+        return not self._by_hand if told is None else told
 
     @property
     def _by_hand(self) -> bool:
@@ -99,10 +100,8 @@ class TensorboardCollector(Collector):
 
     def search(self) -> None:
         """Look for folders that are not followed yet; done by itself every now and then."""
-        options = self.context.options
-        given = options.folder if options else ""
-        if given:
-            self._root = Path(given).expanduser()
+        if self._options.folder:
+            self._root = Path(self._options.folder).expanduser()
             if not self._root.is_dir():
                 self._files.complain(self._root, "is not there, or is no folder")
             found = set(event_folders(self._root))
@@ -165,9 +164,8 @@ class TensorboardCollector(Collector):
         """Whether all of it was read and it is still being written to; when run by hand, always."""
         if not run.followed.caught_up and not self._by_hand:
             return False
-        limit = self.context.options.stale_seconds if self.context.options else 3600.0
         by_hand = self._by_hand or not self.context.live
-        return by_hand or time.time() - run.followed.written < limit
+        return by_hand or time.time() - run.followed.written < self._options.stale_seconds
 
     def _clashes(self, runs: dict[Path, EventFileRun]) -> frozenset[str]:
         """Names that more than one tag has: a label distinguishes their series."""
