@@ -122,9 +122,7 @@ class Schedule:
 
     def not_spawned(self, now: float, why: str) -> None:
         """The process could not be started."""
-        self.failures += 1
-        self.message = why
-        self._due = now + self._backoff(self.timing.interval)
+        self._fail(now, why)
         self.phase, self._at = "waiting", self._due
 
     def hello(self, now: float, timing: Timing) -> None:
@@ -150,18 +148,14 @@ class Schedule:
             self._end(now)
             return ScheduleStep.KILL
         if self.phase == "starting":
-            self.message = message
-            self.failures += 1
-            self._due = now + self._backoff(self.timing.interval)
+            self._fail(now, message)
             self._end(now)
             return ScheduleStep.KILL
         self._due = max(_next(self._due, self.timing.interval, now), now + pause)
         if outcome == "timeout":
             # Its own child missed the deadline: the process is well, the collector is not.
             self.timeouts += 1
-            self.failures += 1
-            self.message = message
-            self._due = now + self._backoff(self.timing.interval)
+            self._fail(now, message)
         else:
             self.failures, self.message = 0, ""
         self.phase, self._at = "ready", self._due
@@ -178,9 +172,7 @@ class Schedule:
             self._late(now)
             self.message += where
             return ScheduleStep.KILL
-        self.failures += 1
-        self.message = why
-        self._due = now + self._backoff(DEATH_BACKOFF)
+        self._fail(now, why, first=DEATH_BACKOFF)
         self._end(now)
         return ScheduleStep.KILL
 
@@ -214,18 +206,21 @@ class Schedule:
         else:
             what = f"did not start within {timing.start_deadline:g} s"
         self.timeouts += 1
-        self.failures += 1
-        self.message = what
-        self._due = now + self._backoff(timing.interval)
+        self._fail(now, what)
         self._end(now)
 
     def _end(self, now: float) -> None:
         self._killed = now
         self.phase, self._at = "ending", now + CHECK_SECONDS / 5
 
-    def _backoff(self, first: float) -> float:
-        most = max(MAX_BACKOFF, self.timing.interval)
-        return Backoff(first=first, most=most).delay(self.failures)
+    def _fail(self, now: float, why: str, first: float | None = None) -> None:
+        """Count a failure, after which it must wait: ``first`` seconds after the first in a row, by
+        default its interval."""
+        self.failures += 1
+        self.message = why
+        interval = self.timing.interval
+        backoff = Backoff(first=first or interval, most=max(MAX_BACKOFF, interval))
+        self._due = now + backoff.delay(self.failures)
 
 
 def _next(due: float, interval: float, now: float) -> float:
