@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
 from ray_sentinel.collect.version import Version
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.ray_cluster import RayCluster
+from ray_sentinel.regular_file import read_regular
 
 _LOG_LINES = 1000
 _HOST_NAME = 255
@@ -90,18 +90,11 @@ def _stored_name(path: Path) -> str:
     """The first part of the host name in a captured tree; empty if there is none. There may be
     anything in its place: a FIFO is not waited for."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        text = read_regular(path, _HOST_NAME).decode("utf-8", "replace").strip()
     except OSError:
         return ""
-    try:
-        raw = os.read(handle, _HOST_NAME + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-    except OSError:
-        return ""
-    finally:
-        os.close(handle)
-    text = raw.decode("utf-8", "replace").strip()
     found = re.fullmatch(r"([\w-]+)(\.[\w.-]*)?", text, re.ASCII)
-    return found.group(1) if found and len(raw) <= _HOST_NAME else ""
+    return found.group(1) if found else ""
 
 
 def _run(versions: list[Version], selector: selectors.BaseSelector, clock: SystemClock) -> None:
