@@ -57,9 +57,8 @@ def make(setup: Setup) -> Collector:
         log_dir=setup.log_dir,
         live=setup.live,
     )
-    collector = kind(context)
-    if setup.source.kind == "script":
-        collector.configure(setup.source)  # type: ignore[attr-defined]
+    told = (context, setup.source) if setup.source.kind == "script" else (context,)
+    collector = kind(*told)
     for attribute, value in (("interval", setup.interval), ("deadline", setup.deadline)):
         if value is not None:
             setattr(collector, attribute, value)

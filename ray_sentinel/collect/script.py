@@ -36,24 +36,18 @@ class ScriptCollector(Collector):
     name = "script"
     dynamic: ClassVar[tuple[str, ...]] = ("",)
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, source: CollectorSource) -> None:
         super().__init__(context)
         self.problems: tuple[str, ...] = ()
         """What was wrong with the last output, by line."""
         self.on_start: Callable[[int], None] | None = None
-        self._source: CollectorSource | None = None
-        self._state = ""
-
-    def configure(self, source: CollectorSource) -> None:
-        """Set the program to run, before the first collection."""
         self._source = source
+        self._state = ""
         if self._state_file is not None and self._state_file.is_file():
             self._state = self._state_file.read_text("utf-8", "replace")
 
     def collect(self) -> Iterable[Family]:
         """Run once. Raises Skip, NoData, TimeoutError, or InputError for a failed program."""
-        if self._source is None:
-            raise InputError("the script collector was not told which program to run")
         origin = Path(self._source.origin or self._source.target)
         started = time.monotonic()
         done = process.run(
