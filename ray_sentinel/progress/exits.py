@@ -39,7 +39,6 @@ class Ended(msgspec.Struct, kw_only=True):
     key: Key
     at: float
     """Unix seconds, to the millisecond."""
-    order: int
     status: int | None = None
     """The wait status, as from ``wait()``; None if unknown."""
 
@@ -60,7 +59,6 @@ class ExitWatch:
         self._handles: dict[int, Key] = {}
         self._watched: dict[Key, int | None] = {}
         self._ended: list[tuple[Ended, int | None]] = []
-        self._order = 0
         self._epoll: select.epoll | None = None
         self._wake = -1
         self._thread: threading.Thread | None = None
@@ -152,8 +150,7 @@ class ExitWatch:
         if status is None:
             status = pidfd.zombie_status(*key, self._proc)
         with self._lock:
-            self._order += 1
-            self._ended.append((Ended(key=key, at=at, order=self._order, status=status), handle))
+            self._ended.append((Ended(key=key, at=at, status=status), handle))
 
     def missing(self, gone: Iterable[Key]) -> None:
         """Processes that are no longer in ``/proc``: those without a pidfd have exited."""
