@@ -57,21 +57,16 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     if v1 is None and v2 is None:
         files.complain(proc / "self/cgroup", "names no cgroup that counts memory")
     mounts = parse_mountinfo(files.text(proc / "self/mountinfo") or "")
+    unified = sys / "fs/cgroup"
+    if not files.is_file(unified / "cgroup.controllers"):
+        unified /= "unified"
     # With both hierarchies in use the memory controller is in one of them: v1 if it is named there.
-    if v1 is not None:
-        for folder in _folders(
-            files, v1, _mounted(mounts, "cgroup", "memory"), sys / "fs/cgroup/memory", sys
-        ):
-            samples = list(_read_v1(files, _bounded(files, folder, V1_LIMIT)))
-            if samples:
-                yield from samples
-                return
-    if v2 is not None:
-        fallback = sys / "fs/cgroup"
-        if not files.is_file(fallback / "cgroup.controllers"):
-            fallback /= "unified"
-        for folder in _folders(files, v2, _mounted(mounts, "cgroup2", ""), fallback, sys):
-            samples = list(_read_v2(files, _bounded(files, folder, V2_LIMIT)))
+    for path, mounted, fallback, limit, read_group in (
+        (v1, _mounted(mounts, "cgroup", "memory"), sys / "fs/cgroup/memory", V1_LIMIT, _read_v1),
+        (v2, _mounted(mounts, "cgroup2", ""), unified, V2_LIMIT, _read_v2),
+    ):
+        for folder in _folders(files, path, mounted, fallback, sys) if path is not None else ():
+            samples = list(read_group(files, _bounded(files, folder, limit)))
             if samples:
                 yield from samples
                 return
