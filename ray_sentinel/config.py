@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -307,16 +307,18 @@ def load(
     return convert(data, Config, where="the configuration", strict=False)
 
 
-def convert(data: Any, kind: type[T], *, where: str, strict: bool = True) -> T:
+def convert(
+    data: Any, kind: type[T], *, where: str, strict: bool = True, beside: Sequence[str] = ()
+) -> T:
     """``data`` as a record of ``kind``; ``where`` says in errors where it came from.
 
-    With ``strict=False`` numbers and booleans may be written as text, as in the environment.
-    Raises ConfigError.
+    With ``strict=False`` numbers and booleans may be written as text, as in the environment. Errors
+    list the keys ``beside``, which somebody else reads, too. Raises ConfigError.
     """
     try:
         made = msgspec.convert(data, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(str(error), data, kind, where)) from None
+        raise ConfigError(_explain(str(error), kind, where, beside)) from None
     for key, text in _texts(data):
         if "\0" in text:
             raise ConfigError(f"{where}: {key}: holds a NUL, which no path and no name can")
@@ -354,7 +356,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _explain(message: str, data: Any, kind: Any, where: str) -> str:
+def _explain(message: str, kind: Any, where: str, beside: Sequence[str]) -> str:
     path = re.search(r" - at `\$\.?(.*?)`$", message)
     key = path.group(1) if path else ""
     message = message[: path.start()] if path else message
@@ -363,10 +365,14 @@ def _explain(message: str, data: Any, kind: Any, where: str) -> str:
         section, known = _section(kind, key)
         import difflib
 
-        near = difflib.get_close_matches(name, known, 1)
         full = f"{section}.{name}" if section else name
-        hint = f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(sorted(known))}"
-        return f"{where}: unknown key {full}{hint}"
+        if near := difflib.get_close_matches(name, known, 1):
+            hint = f"did you mean {near[0]}?" + (f" (beside {', '.join(beside)})" if beside else "")
+        elif near := difflib.get_close_matches(full, beside, 1):
+            hint = f"did you mean {near[0]}?"
+        else:
+            hint = f"known here: {', '.join([*sorted(known), *beside])}"
+        return f"{where}: unknown key {full}; {hint}"
     return f"{where}: {key or 'value'}: {message}"
 
 

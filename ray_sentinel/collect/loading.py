@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import os
@@ -17,10 +16,9 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel import regex as re
 from ray_sentinel.api import Collector, Context
 from ray_sentinel.collect.protocol import COMMON_KEYS, CollectorSource, Setup
-from ray_sentinel.errors import ConfigError, InputError
+from ray_sentinel.errors import InputError
 from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_file, read_trusted
 
 
@@ -78,23 +76,7 @@ def _options(setup: Setup, kind: type[Collector]) -> Any:
         from ray_sentinel.config import convert
 
         where = f"[collectors.{setup.source.name}]"
-        try:
-            return convert(setup.options, kind.Options, where=where, strict=False)
-        except ConfigError as error:
-            raise ConfigError(_with_common_keys(str(error))) from None
-
-
-def _with_common_keys(complaint: str) -> str:
-    """The complaint about an unknown key, which also lists the keys that every collector has."""
-    found = re.search(r"unknown key (?P<key>[^;]*)(?P<hint>; known here: (?P<own>.*))?", complaint)
-    if found is None:
-        return complaint
-    if found["hint"] is None:
-        return f"{complaint} (beside {', '.join(COMMON_KEYS)})"
-    if near := difflib.get_close_matches(found["key"], COMMON_KEYS, 1):
-        return f"{complaint[: found.start('hint')]}; did you mean {near[0]}?"
-    own = [found["own"]] if found["own"] else []
-    return f"{complaint[: found.start('hint')]}; known here: {', '.join([*own, *COMMON_KEYS])}"
+        return convert(setup.options, kind.Options, where=where, strict=False, beside=COMMON_KEYS)
 
 
 def _load_file(file: Path, origin: Path) -> types.ModuleType:
