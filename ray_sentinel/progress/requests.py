@@ -46,13 +46,7 @@ def pack_request(serial: int, wishes: ProgressRequest) -> int:
 
 def unpack_request(word: int) -> tuple[int, ProgressRequest]:
     """Serial number and request flags of a word; flags unknown to this version are dropped."""
-    known = int(
-        ProgressRequest.FLIGHT_RECORDER
-        | ProgressRequest.STACKS
-        | ProgressRequest.WATCHDOG_ON
-        | ProgressRequest.WATCHDOG_OFF
-    )
-    return word >> 8, ProgressRequest(word & known)
+    return word >> 8, ProgressRequest(word & sum(ProgressRequest))
 
 
 def answer_name(record: str, answer: str) -> str:

@@ -164,7 +164,7 @@ class NodeWatch:
 
     def record(self, pid: int, start: int) -> RecordView | None:
         """The record of a rank that is attached, or that has just ended, as last read."""
-        return self._views.get((pid, start)) or self._attached.latest.get((pid, start))
+        return self._attached.latest.get((pid, start))
 
     def children(self, pid: int, start: int) -> tuple[Process, ...]:
         """All living descendants of a rank: dataloader workers, compilers, helpers."""
