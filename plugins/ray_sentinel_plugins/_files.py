@@ -11,16 +11,17 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from ray_sentinel import regex as re
-from ray_sentinel.api import Context
+from ray_sentinel.api import Context, Metric, Sample
 from ray_sentinel.text import natural
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 MAX_BYTES = 4 << 20
 """Most bytes that are read of a file: no file that we read is that long unless it is broken."""
@@ -140,6 +141,14 @@ class Files:
                     words = " ".join(key) if isinstance(key, tuple) else key
                     self.complain(path, f"has no {words}")
         return found
+
+    def samples(
+        self, path: Path, parse: Callable[[str], Mapping[K, float]], metrics: Mapping[K, Metric]
+    ) -> Iterator[Sample]:
+        """A sample of each of the ``metrics``, by the key under which ``parse`` finds its value."""
+        if text := self.text(path):
+            values = self.sound(path, parse(text), metrics)
+            yield from (metric(values[key]) for key, metric in metrics.items() if key in values)
 
     def names(self, folder: Path, *, expected: bool = False) -> list[str]:
         """What a folder holds, in natural order (card2 before card10); empty if unreadable."""

@@ -28,6 +28,7 @@ LIMIT = Metric("hw_cgroup_mem_limit_bytes", "gauge", "Its limit; absent where th
 OOM_KILLS = Metric(
     "hw_cgroup_oom_kills_total", "counter", "Processes of the agent's cgroup killed for memory."
 )
+KILLS = {"oom_kill": OOM_KILLS}
 METRICS = (USED, LIMIT, OOM_KILLS)
 
 V1_LIMIT, V2_LIMIT = "memory.limit_in_bytes", "memory.max"
@@ -98,7 +99,7 @@ def _read_v1(files: Files, folder: Path) -> Iterator[Sample]:
     limit = files.count(folder / V1_LIMIT)
     if limit is not None and limit < UNLIMITED:
         yield LIMIT(limit)
-    yield from _kills(files, folder / "memory.oom_control")
+    yield from files.samples(folder / "memory.oom_control", parse_values, KILLS)
 
 
 def _read_v2(files: Files, folder: Path) -> Iterator[Sample]:
@@ -112,14 +113,7 @@ def _read_v2(files: Files, folder: Path) -> Iterator[Sample]:
             files.complain(folder / V2_LIMIT, "is neither a number nor max")
         else:
             yield LIMIT(limit)
-    yield from _kills(files, folder / "memory.events")
-
-
-def _kills(files: Files, path: Path) -> Iterator[Sample]:
-    if text := files.text(path):
-        values = files.sound(path, parse_values(text), ["oom_kill"])
-        if "oom_kill" in values:
-            yield OOM_KILLS(values["oom_kill"])
+    yield from files.samples(folder / "memory.events", parse_values, KILLS)
 
 
 def _mounted(mounts: list[Mount], kind: str, controller: str) -> list[Mount]:

@@ -43,13 +43,8 @@ def read(files: Files, proc: Path) -> Iterator[Sample]:
             files.complain(path, "does not begin with a load average")
         else:
             yield LOAD1(load)
-    if text := files.text(path := proc / "vmstat"):
-        values = files.sound(path, parse_values(text), ["oom_kill"])
-        if "oom_kill" in values:
-            yield OOM_KILLS(values["oom_kill"])
-    if text := files.text(path := proc / "meminfo"):
-        sizes = files.sound(path, parse_meminfo(text), MEMORY)
-        yield from (metric(sizes[key]) for key, metric in MEMORY.items() if key in sizes)
+    yield from files.samples(proc / "vmstat", parse_values, {"oom_kill": OOM_KILLS})
+    yield from files.samples(proc / "meminfo", parse_meminfo, MEMORY)
 
 
 def parse_cpu(text: str) -> dict[str, int]:

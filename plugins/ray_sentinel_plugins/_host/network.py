@@ -61,10 +61,8 @@ def read(files: Files, proc: Path) -> Iterator[Sample]:
         for name, row in files.bounded(devices, MAX_DEVICES, "/proc/net/dev"):
             for column, metric in DEVICE.items():
                 yield metric(row[column], clean(name))
-    for path, table in ((folder / "snmp", SNMP), (folder / "netstat", NETSTAT)):
-        if text := files.text(path):
-            values = files.sound(path, parse_snmp(text), table)
-            yield from (metric(values[key]) for key, metric in table.items() if key in values)
+    yield from files.samples(folder / "snmp", parse_snmp, SNMP)
+    yield from files.samples(folder / "netstat", parse_snmp, NETSTAT)
 
 
 def _copied(files: Files, proc: Path) -> Path:

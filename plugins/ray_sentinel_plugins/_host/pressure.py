@@ -40,10 +40,8 @@ METRICS = tuple(PRESSURE.values())
 def read(files: Files, proc: Path) -> Iterator[Sample]:
     """All samples of this subject; none if the kernel was started with ``psi=0``."""
     for resource in ("cpu", "memory", "io"):
-        if text := files.text(path := proc / "pressure" / resource):
-            wanted = {key[1:]: metric for key, metric in PRESSURE.items() if key[0] == resource}
-            values = files.sound(path, parse_pressure(text), wanted)
-            yield from (metric(values[key]) for key, metric in wanted.items() if key in values)
+        wanted = {key[1:]: metric for key, metric in PRESSURE.items() if key[0] == resource}
+        yield from files.samples(proc / "pressure" / resource, parse_pressure, wanted)
 
 
 def parse_pressure(text: str) -> dict[tuple[str, str], float]:
