@@ -142,6 +142,15 @@ class Files:
                     self.complain(path, f"has no {words}")
         return found
 
+    def counted(
+        self, path: Path, metric: Metric, *labels: str, unit: float = 1
+    ) -> Iterator[Sample]:
+        """A sample of the count that a file holds, if it holds one; ``unit`` of them are one of the
+        metric's."""
+        number = self.count(path)
+        if number is not None:
+            yield metric(number if unit == 1 else number / unit, *labels)
+
     def samples(
         self, path: Path, parse: Callable[[str], Mapping[K, float]], metrics: Mapping[K, Metric]
     ) -> Iterator[Sample]:

@@ -107,10 +107,8 @@ class AmdgpuCollector(Collector):
             self._info(card, number),
             *sensors.read(files, device, card.gpu),
             *read_aer(files, device, card.gpu),
+            *files.counted(device / "pcie_replay_count", gpu_metrics.PCIE_REPLAY, card.gpu),
         ]
-        replays = files.count(device / "pcie_replay_count")
-        if replays is not None:
-            samples.append(gpu_metrics.PCIE_REPLAY(replays, card.gpu))
         found = None
         if data := files.raw(path := device / "gpu_metrics"):
             found = table.parse(data, number)

@@ -36,9 +36,7 @@ def read(files: Files, device: Path, gpu: str) -> Iterator[Sample]:
         elif percent is not None:
             yield metric(percent / 100, gpu)
     for name, metric in MEMORY:
-        size = files.count(device / name)
-        if size is not None:
-            yield metric(size, gpu)
+        yield from files.counted(device / name, metric, gpu)
     monitors = [name for name in files.names(device / "hwmon") if name.startswith("hwmon")]
     monitor = device / "hwmon" / monitors[0] if monitors else None
     if monitor is not None:
@@ -57,19 +55,14 @@ def _monitor(files: Files, monitor: Path, gpu: str) -> Iterator[Sample]:
     ):
         if label in temperatures:
             # Drivers write a negative number where a sensor fails, not where it freezes.
-            millidegrees = files.count(monitor / f"{temperatures[label]}_input")
-            if millidegrees is not None:
-                yield metric(millidegrees / 1000, gpu)
+            path = monitor / f"{temperatures[label]}_input"
+            yield from files.counted(path, metric, gpu, unit=1000)
     # Newer cards show only the power of the moment, older ones only its average.
     for name in ("power1_average", "power1_input"):
         if name in names:
-            microwatts = files.count(monitor / name)
-            if microwatts is not None:
-                yield gpu_metrics.POWER(microwatts / MICRO, gpu)
+            yield from files.counted(monitor / name, gpu_metrics.POWER, gpu, unit=MICRO)
             break
-    microwatts = files.count(monitor / "power1_cap")
-    if microwatts is not None:
-        yield gpu_metrics.POWER_LIMIT(microwatts / MICRO, gpu)
+    yield from files.counted(monitor / "power1_cap", gpu_metrics.POWER_LIMIT, gpu, unit=MICRO)
 
 
 def _clocks(files: Files, device: Path, monitor: Path | None, gpu: str) -> Iterator[Sample]:

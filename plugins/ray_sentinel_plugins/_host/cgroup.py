@@ -93,9 +93,7 @@ def _bounded(files: Files, own: Cgroup, limit: str) -> Path:
 
 
 def _read_v1(files: Files, folder: Path) -> Iterator[Sample]:
-    used = files.count(folder / "memory.usage_in_bytes")
-    if used is not None:
-        yield USED(used)
+    yield from files.counted(folder / "memory.usage_in_bytes", USED)
     limit = files.count(folder / V1_LIMIT)
     if limit is not None and limit < UNLIMITED:
         yield LIMIT(limit)
@@ -103,9 +101,7 @@ def _read_v1(files: Files, folder: Path) -> Iterator[Sample]:
 
 
 def _read_v2(files: Files, folder: Path) -> Iterator[Sample]:
-    used = files.count(folder / "memory.current")
-    if used is not None:
-        yield USED(used)
+    yield from files.counted(folder / "memory.current", USED)
     line = files.line(folder / V2_LIMIT)
     if line is not None and line != "max":
         limit = counter(line)
