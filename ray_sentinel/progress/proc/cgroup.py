@@ -52,18 +52,13 @@ class ControlGroups:
             yield from filter(Path.is_dir, (top / folder for folder in (group, *group.parents)))
 
 
-class Freezer:
-    """Checks many processes."""
-
-    def __init__(self, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
-        self._groups = ControlGroups("freezer", proc, root)
-
-    def is_frozen(self, pid: int, wchan: str = "") -> bool:
-        """Whether the process is frozen now; False if nothing can be read."""
-        if wchan in FROZEN_IN:
+def is_frozen(groups: ControlGroups, pid: int, wchan: str = "") -> bool:
+    """Whether the process is frozen now, by the ``groups`` of the freezer; False if nothing can be
+    read."""
+    if wchan in FROZEN_IN:
+        return True
+    for controller, top, group in groups.of(pid):
+        file, word = _FROZEN[controller]
+        if word in kernel_text(top / group / file).splitlines():
             return True
-        for controller, top, group in self._groups.of(pid):
-            file, word = _FROZEN[controller]
-            if word in kernel_text(top / group / file).splitlines():
-                return True
-        return False
+    return False

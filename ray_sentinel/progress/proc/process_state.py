@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.model.progress import HELD, InterpreterState, ProcessState
-from ray_sentinel.progress.proc.cgroup import Freezer
+from ray_sentinel.progress.proc.cgroup import ControlGroups, is_frozen
 from ray_sentinel.progress.proc.interpreter import (
     STALE_AFTER,
     Scheduling,
@@ -102,7 +102,7 @@ class StateReader:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = str(proc)
-        self._freezer = Freezer(proc)
+        self._groups = ControlGroups("freezer", proc)
         self._memory: dict[Key, _Memory] = {}
 
     def forget(self, alive: set[Key]) -> None:
@@ -143,7 +143,7 @@ class StateReader:
         late = stamp != 0 and now - stamp >= STALE_AFTER
         suspicious = late or quiet >= QUIET_SECONDS or stat.state in HELD
         threads = self._threads(pid, now) if late else {}
-        frozen = suspicious and self._freezer.is_frozen(pid, thread.wchan if thread else "")
+        frozen = suspicious and is_frozen(self._groups, pid, thread.wchan if thread else "")
         companion = self._thread(pid, companion_tid, now) if companion_tid else None
         for seen, number in ((thread, tid), (companion, companion_tid)):
             if seen is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.kernel_files import parse_cgroup
-from ray_sentinel.progress.proc.cgroup import ControlGroups, Freezer, cgroup_mounts
+from ray_sentinel.progress.proc.cgroup import ControlGroups, cgroup_mounts, is_frozen
 
 
 def test_parse_cgroup():
@@ -48,29 +48,29 @@ def machine(tmp_path: Path) -> Path:
 
 
 def test_thawed(machine):
-    assert not Freezer(machine / "proc", machine).is_frozen(7)
+    assert not is_frozen(ControlGroups("freezer", machine / "proc", machine), 7)
 
 
 def test_frozen_by_version_1(machine):
     (machine / "cg/freezer/job/freezer.state").write_text("FROZEN\n")
-    assert Freezer(machine / "proc", machine).is_frozen(7)
+    assert is_frozen(ControlGroups("freezer", machine / "proc", machine), 7)
 
 
 def test_frozen_by_version_2(machine):
     (machine / "cg/two/job/cgroup.events").write_text("populated 1\nfrozen 1\n")
-    assert Freezer(machine / "proc", machine).is_frozen(7)
+    assert is_frozen(ControlGroups("freezer", machine / "proc", machine), 7)
 
 
 def test_a_group_outside_our_namespace_is_not_looked_for(machine):
     (machine / "proc/7/cgroup").write_text("0::/../../job\n")
     (machine / "cg/two/job/cgroup.events").write_text("frozen 1\n")
-    assert not Freezer(machine / "proc", machine).is_frozen(7)
+    assert not is_frozen(ControlGroups("freezer", machine / "proc", machine), 7)
 
 
 def test_nothing_to_read(tmp_path):
-    freezer = Freezer(tmp_path, tmp_path)
-    assert not freezer.is_frozen(7)
-    assert freezer.is_frozen(7, "do_freezer_trap")
+    groups = ControlGroups("freezer", tmp_path, tmp_path)
+    assert not is_frozen(groups, 7)
+    assert is_frozen(groups, 7, "do_freezer_trap")
 
 
 def test_groups_up_to_what_is_to_be_seen(machine):
