@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from ray_sentinel.progress.discovery.environment import (
-    ROLE_VARIABLE,
     ToldRank,
     attempt_from,
     gpus_from,
@@ -111,7 +110,7 @@ class Discovery:
         accepted: dict[Key, Claim] = {}
         for claim in claims:
             process = table.get(claim.pid)
-            if process is None or claim.start not in (0, process.start) or _is_ours(process):
+            if process is None or claim.start not in (0, process.start) or process.is_ours:
                 continue
             # The first claim counts: records come before what Ray says.
             accepted.setdefault(process.key, claim)
@@ -174,7 +173,7 @@ def _candidate(process: Process, table: Mapping[int, Process]) -> _Candidate | N
     if not process.interpreter or not process.environ:
         return None
     rank = rank_from(process.environ)
-    if rank is None or _is_ours(process) or is_launcher(process):
+    if rank is None or process.is_ours or is_launcher(process):
         return None
     for pid, start in process.lineage:
         above = table.get(pid)
@@ -230,7 +229,7 @@ def _is_settled(
 def _by_title(table: Mapping[int, Process]) -> Iterator[DiscoveredRank]:
     for engine in engine_ranks(table):
         process = engine.process
-        if not _is_ours(process):
+        if not process.is_ours:
             yield DiscoveredRank(
                 process=process,
                 job=job_from(process.environ) or engine.job,
@@ -241,7 +240,3 @@ def _by_title(table: Mapping[int, Process]) -> Iterator[DiscoveredRank]:
                 role="engine",
                 source="title",
             )
-
-
-def _is_ours(process: Process) -> bool:
-    return bool(process.environ.get(ROLE_VARIABLE))

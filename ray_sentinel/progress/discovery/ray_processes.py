@@ -15,7 +15,6 @@ import msgspec
 
 from ray_sentinel.model.identity import Node, ProcessId
 from ray_sentinel.model.progress import UNCOUNTED, RayExit, RayProcess, may_be_restless
-from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.proc import pidfd
@@ -153,7 +152,7 @@ class RayProcessWatch:
         return (
             bool(process.arguments)
             and process.arguments[0].startswith("ray::")
-            and not process.environ.get(ROLE_VARIABLE)
+            and not process.is_ours
             and (self._raylet is None or any(pid == self._raylet for pid, _ in process.lineage))
         )
 

@@ -211,7 +211,7 @@ class RayRanks:
         return (
             _TITLE.match(process.title) is not None
             and not is_launcher(process)
-            and not process.environ.get(ROLE_VARIABLE)
+            and not process.is_ours
             # If it had a rank from the start, it is found like any other process.
             and rank_from(process.environ) is None
             and (self._raylet is None or any(pid == self._raylet for pid, _ in process.lineage))

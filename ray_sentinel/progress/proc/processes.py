@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.masking import mask_argv
-from ray_sentinel.progress.discovery.environment import launch_variables, rank_from
+from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE, launch_variables, rank_from
 from ray_sentinel.progress.proc.proc_stat import TICK, Key, Stat, read_stat
 from ray_sentinel.progress.proc.process_memory import Own, ProcessMemory
 from ray_sentinel.progress.rank.own_process import MAX_DEPTH
@@ -67,6 +67,11 @@ class Process(msgspec.Struct, kw_only=True):
     def key(self) -> Key:
         """Identifies the process."""
         return (self.pid, self.start)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a process of the sentinel's, which is never a rank."""
+        return bool(self.environ.get(ROLE_VARIABLE))
 
     @property
     def title(self) -> str:
