@@ -16,7 +16,6 @@ What is known about a process is kept until it is idle again or ends.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -24,6 +23,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.discovery.environment import (
     ROLE_VARIABLE,
     ToldRank,
@@ -36,13 +36,10 @@ from ray_sentinel.progress.discovery.launchers import is_launcher
 from ray_sentinel.progress.discovery.live_environ import LiveEnviron
 from ray_sentinel.progress.discovery.ranks import Claim
 from ray_sentinel.progress.discovery.train_log import has_log, read_words
-from ray_sentinel.progress.proc.proc_stat import Key, read_schedstat
+from ray_sentinel.progress.proc.proc_stat import Key, read_schedstat, task_ids
 from ray_sentinel.progress.proc.processes import Process
 
 # What the threads of a Ray worker show: whether it is in a process group, and which one trains.
-
-MAX_THREADS = 2048
-"""Most threads of one worker whose names are read."""
 
 _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
 """Beginnings of the names that PyTorch gives to the threads of its process groups
@@ -51,18 +48,9 @@ _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
 
 def thread_names(pid: int, proc: Path = Path("/proc")) -> dict[int, str]:
     """The kernel's names of a process's threads, by thread id; empty if it is gone."""
-    folder = proc / str(pid) / "task"
-    found: dict[int, str] = {}
-    try:
-        tids = [int(name) for name in os.listdir(folder)]
-    except OSError:
-        return {}
-    for tid in tids[:MAX_THREADS]:
-        try:
-            found[tid] = (folder / str(tid) / "comm").read_text(errors="replace").strip()
-        except OSError:
-            continue
-    return found
+    tids = task_ids(pid, proc)
+    names = {tid: kernel_text(proc / str(pid) / "task" / str(tid) / "comm") for tid in tids}
+    return {tid: name for tid, name in names.items() if name}
 
 
 def in_process_group(names: Mapping[int, str]) -> bool:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 """Seconds in a clock tick."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
+MAX_THREADS = 2048
+"""Most threads of one process that are looked at."""
 
 Key = tuple[int, int]
 """(pid, start): identifies one process even when pids are reused."""
@@ -75,6 +77,14 @@ def read_stat(
         return parse_stat(read_small(_path(pid, tid, proc, "stat")))
     except (OSError, ValueError):
         return None
+
+
+def task_ids(pid: int, proc: str | os.PathLike[str] = "/proc") -> list[int]:
+    """The ids of a process's threads, ``MAX_THREADS`` at most; empty if it is gone."""
+    try:
+        return [int(name) for name in os.listdir(f"{os.fspath(proc)}/{pid}/task")[:MAX_THREADS]]
+    except OSError:
+        return []
 
 
 def read_small(path: str) -> bytes:

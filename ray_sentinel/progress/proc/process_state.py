@@ -5,7 +5,6 @@ A healthy rank costs a few small files. Its threads are all looked at only while
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from pathlib import Path
 
@@ -21,13 +20,18 @@ from ray_sentinel.progress.proc.interpreter import (
     not_waited,
     waited,
 )
-from ray_sentinel.progress.proc.proc_stat import Key, Stat, read_schedstat, read_small, read_stat
+from ray_sentinel.progress.proc.proc_stat import (
+    Key,
+    Stat,
+    read_schedstat,
+    read_small,
+    read_stat,
+    task_ids,
+)
 from ray_sentinel.progress.record import STAMP_INTERVAL
 
 QUIET_SECONDS = 2.0
 """Seconds without a CPU after which a freezer or a tracer is looked for."""
-MAX_THREADS = 2048
-"""Most threads of one process that are looked at."""
 WINDOW = 0.8
 """Least seconds between the samples that are compared, if there are such: over a shorter time, a
 busy machine looks like one that gives no CPU at all."""
@@ -191,11 +195,7 @@ class StateReader:
         )
 
     def _threads(self, pid: int, now: float) -> dict[int, ThreadSample]:
-        try:
-            tids = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]
-        except OSError:
-            return {}
-        found = {tid: self._thread(pid, tid, now) for tid in tids[:MAX_THREADS]}
+        found = {tid: self._thread(pid, tid, now) for tid in task_ids(pid, self._proc)}
         return {tid: thread for tid, thread in found.items() if thread is not None}
 
     def _number(self, name: str, key: str) -> int:
