@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -134,6 +135,7 @@ class Lifecycle:
     def after_fork_in_child(self) -> None:
         """Abandon the parent's record: a child never writes it."""
         self._ended = True
+        _lives.discard(self)
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook
         self.writer.abandon()
@@ -167,24 +169,16 @@ def _describe(error: BaseException) -> str:
     return "".join(lines).strip()
 
 
-def _before_fork() -> None:
-    for life in list(_lives):
-        life.before_fork()
+def _for_each_life(hook: Callable[[Lifecycle], None]) -> Callable[[], None]:
+    def run() -> None:
+        for life in list(_lives):
+            hook(life)
 
-
-def _after_fork_in_parent() -> None:
-    for life in list(_lives):
-        life.after_fork_in_parent()
-
-
-def _after_fork_in_child() -> None:
-    for life in list(_lives):
-        life.after_fork_in_child()
-    _lives.clear()
+    return run
 
 
 os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
+    before=_for_each_life(Lifecycle.before_fork),
+    after_in_parent=_for_each_life(Lifecycle.after_fork_in_parent),
+    after_in_child=_for_each_life(Lifecycle.after_fork_in_child),
 )
