@@ -67,15 +67,11 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         if control.should_save:
             self._phases.begin(self._sentinel, "checkpoint")
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_save(self, *_: Any, **__: Any) -> None:
         """The checkpoint is written."""
         self._phases.end()
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
         """A step begins, so an evaluation or a save is over."""
         self._phases.end()
 
@@ -90,9 +86,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         """Keep the logged scalars (``TOLD``) for the next step."""
         self._scalars = numbers(logs or {}, TOLD)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_end(self, *_: Any, **__: Any) -> None:
         """Enter the phase "teardown"."""
         self._phases.end()
         self._phases.begin(self._sentinel, "teardown")
