@@ -26,7 +26,7 @@ from flight_recorder import CULPRIT, TP, large_job_trees, timed
 from nodes import PER_NODE, SimulatedNode
 from stacks import dump
 
-from ray_sentinel.actors.coordinator.gathering.agents import Agents, Answers
+from ray_sentinel.actors.coordinator.gathering.agents import Agents
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, Sampled, pack
 from ray_sentinel.evidence.flight_recorder.reduced import MARK, Form, reduce
@@ -92,17 +92,19 @@ class SimulatedAgents:
         self.came: Counter[int] = Counter()
         """Bytes of the answers, by second."""
 
-    def ask(self, method: str, requests: Mapping[str, DumpRequest], seconds: float) -> Answers:
-        """The packed dumps by node; counts their bytes in the second of each node's turn."""
+    def ask(
+        self, method: str, requests: Mapping[str, DumpRequest], kind: type[Dumps], seconds: float
+    ) -> tuple[dict[str, Dumps], list[str]]:
+        """The dumps by node; counts their bytes in the second of each node's turn."""
         answers = {}
         for node, request in requests.items():
             told = self._judged if request.judged else self._whole
             dumps = tuple(
                 Dump(rank=r.id.rank, data=told[r.id.rank], digest=b"x") for r in request.ranks
             )
-            answers[node] = pack(Dumps(dumps=dumps))
+            answers[node] = Dumps(dumps=dumps)
             turn = request.turn(sum(len(dump.data) for dump in dumps))
-            self.came[int(turn)] += len(answers[node])
+            self.came[int(turn)] += len(pack(answers[node]))
         return answers, []
 
 

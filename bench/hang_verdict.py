@@ -32,7 +32,7 @@ import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from fleet import SENT, FleetCoordinator, report
@@ -44,7 +44,7 @@ from stacks import dump
 
 from ray_sentinel.actors.agent_calls import Late
 from ray_sentinel.actors.coordinator.executor import Executor
-from ray_sentinel.actors.coordinator.gathering.agents import Agents, Answers
+from ray_sentinel.actors.coordinator.gathering.agents import Agents
 from ray_sentinel.actors.messages import (
     CaptureRequest,
     Dump,
@@ -65,6 +65,8 @@ from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.stacks import StackFact
+
+T = TypeVar("T")
 
 TRAINS_SECONDS = 25
 FOLLOWED_SECONDS = 90
@@ -204,18 +206,14 @@ class AgentsByPipe:
         self.recorders_came: list[float] = []
         threading.Thread(target=self._receive, daemon=True).start()
 
-    def ask_about(
-        self, method: str, ranks: tuple[Rank, ...], seconds: float, late: Late | None = None
-    ) -> Answers:
-        """Ask the nodes of these ranks."""
-        nodes: dict[str, list[Rank]] = {}
-        for rank in ranks:
-            nodes.setdefault(rank.node, []).append(rank)
-        return self.ask(method, nodes, seconds, late)
-
     def ask(
-        self, method: str, requests: Mapping[str, Any], seconds: float, late: Late | None = None
-    ) -> Answers:
+        self,
+        method: str,
+        requests: Mapping[str, Any],
+        kind: type[T],
+        seconds: float,
+        late: Late | None = None,
+    ) -> tuple[dict[str, T], list[str]]:
         box: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         wanted = {int(node[1:]): pack(request) for node, request in requests.items()}
         with self._lock:
@@ -224,13 +222,13 @@ class AgentsByPipe:
             if method == "flight_recorder" and self._recorders is None:
                 self._recorders = number
             self._pipe.send_bytes(pack(Question(number=number, method=method, requests=wanted)))
-        end, answers = time.monotonic() + seconds, dict[str, bytes]()
+        end, answers = time.monotonic() + seconds, dict[str, T]()
         while len(answers) < len(wanted):
             try:
                 node, data = box.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 break
-            answers[f"n{node}"] = data
+            answers[f"n{node}"] = unpack(data, kind)
         missing = requests.keys() - answers.keys()
         return answers, [f"node {node}: no answer to {method}" for node in missing]
 

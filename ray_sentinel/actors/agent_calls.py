@@ -92,12 +92,14 @@ class AgentCalls:
                 ref.future().add_done_callback(partial(_deliver_late, late_answer))
         return found
 
-    def read(self, kind: type[T], seconds: float) -> dict[str, T]:
-        """The answers that come within ``seconds``, unpacked."""
+    def read(self, kind: type[T], seconds: float, late_answer: Late | None = None) -> dict[str, T]:
+        """The answers that come within ``seconds``, unpacked; later ones as for ``answers``."""
+        answers = self.answers(seconds, late_answer)
         found: dict[str, T] = {}
-        for node_id, data in self.answers(seconds).items():
+        for node_id in [*answers]:
             try:
-                found[node_id] = unpack(data, kind)
+                # Each is dropped once it is unpacked: all together may be large.
+                found[node_id] = unpack(answers.pop(node_id), kind)
             except msgspec.DecodeError as error:
                 self._failed(node_id, f": the answer to {self._method} is unreadable: {error}")
         return found

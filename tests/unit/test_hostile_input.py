@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
-from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.capture.ras_process import SMALL, explain_in_process
 from ray_sentinel.cli.commands.collect import settings
@@ -39,6 +38,7 @@ from ray_sentinel.report import series
 from ray_sentinel.store.event_files.config import parameters
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.joblogs import saved_totals
+from tests.support.ras_sim.agents import PollingAgents
 
 TIMES = 9.0
 """As long, at most, for four times the text."""
@@ -218,7 +218,7 @@ def test_a_large_answer_of_ras_is_explained_as_a_small_one() -> None:
 
 def test_answers_beyond_the_bound_are_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray_sentinel.actors.coordinator.gathering.ras_witness.MOST_KEPT", 1000)
-    answer = pack(RasPolls(polls=(b"hello", b"x" * 2000, b"y")))
-    event = RasWitness(lambda ranks, seconds: ([answer], []))(AskRas(incident="1", ranks=()))
+    answer = RasPolls(polls=(b"hello", b"x" * 2000, b"y"))
+    event = RasWitness(PollingAgents(lambda: answer))(AskRas(incident="1", ranks=()))
     assert event is not None
     assert any("2 of 3 answers are left out" in problem for problem in event.problems)

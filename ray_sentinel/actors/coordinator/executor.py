@@ -146,7 +146,7 @@ class Executor:
         """The number of the last capture of each of these incidents."""
         self._former = {i.id: i.bundle for i in incidents if i.bundle and i.state in OPEN}
         """Folders of the incidents that the previous coordinator captured, by incident."""
-        self._ras = RasWitness(self._ask_ras, self._clock)
+        self._ras = RasWitness(self._agents, self._clock)
         self._notifier = notifier_of(config, self._record_sent)
         self._undelivered: dict[str, tuple[IncidentState, ...]] = {}
         """States that the previous coordinator had no time to announce, by incident."""
@@ -220,8 +220,10 @@ class Executor:
         def late(data: bytes) -> None:
             self._pool.submit(self._feed_late, action, data, asked_at)
 
-        answers, problems = self._agents.ask_about("sample", action.ranks, SAMPLE_SECONDS, late)
-        sampled = [unpack(data, Sampled) for data in answers.values()]
+        answers, problems = self._agents.ask(
+            "sample", by_node(action.ranks), Sampled, SAMPLE_SECONDS, late
+        )
+        sampled = answers.values()
         return events.StacksTaken(
             time=self._clock.now(),
             incident=action.incident,
@@ -267,10 +269,6 @@ class Executor:
         # The verdict does not wait for it: of thousands of ranks it takes a second.
         if sets:
             self.groups.add(action.ranks, _main(sets), self._clock.now())
-
-    def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
-        answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
-        return list(answers.values()), problems
 
     def _look_at_ray_job(self, action: actions.LookAtRayJob) -> events.RayJobLooked:
         """Look at a Ray job. There is always an answer, because while one is awaited the job is not
@@ -334,8 +332,8 @@ class Executor:
             )
             for node in by_node(everyone)
         }
-        answers, problems = self._agents.ask("capture", requests, seconds)
-        captured = [unpack(data, NodeCapture) for data in answers.values()]
+        answers, problems = self._agents.ask("capture", requests, NodeCapture, seconds)
+        captured = answers.values()
         files = {name: data for answer in captured for name, data in answer.files.items()}
         if not is_timed(action.incident):
             files = fold(files)  # else each process' file is read by itself

@@ -42,7 +42,7 @@ def test_what_an_agent_answers_late_is_not_lost(ray_cluster: RayCluster) -> None
         agents = Agents(cast(Any, OneNode(agent)))
         came: list[bytes] = []
         for method in ("fail", "sample"):
-            answers, (problem,) = agents.ask(method, {"node": ()}, 0.1, came.append)
+            answers, (problem,) = agents.ask(method, {"node": ()}, bytes, 0.1, came.append)
             assert answers == {}
             assert f"no answer to {method}" in problem
         eventually(lambda: came, "the answer", 30.0)

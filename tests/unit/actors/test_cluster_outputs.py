@@ -9,7 +9,7 @@ import msgspec
 from ray_sentinel.actors.coordinator.gathering import cluster_outputs
 from ray_sentinel.actors.coordinator.gathering.agents import Agents
 from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ClusterOutputs
-from ray_sentinel.actors.messages import OutputRequest, Outputs, pack
+from ray_sentinel.actors.messages import OutputRequest, Outputs
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import (
@@ -41,11 +41,11 @@ class Answering:
         self.silent = silent
         self.asked: dict[str, OutputRequest] = {}
 
-    def ask(self, method: str, requests: dict[str, OutputRequest], _: float) -> Any:
+    def ask(self, method: str, requests: dict[str, OutputRequest], kind: object, _: float) -> Any:
         assert method == "rank_output"
         self.asked = requests
         answers = {
-            node: pack(Outputs(found=tuple(map(self.found, request.writers))))
+            node: Outputs(found=tuple(map(self.found, request.writers)))
             for node, request in requests.items()
             if node not in self.silent
         }
@@ -143,8 +143,10 @@ def test_one_rank_is_asked_about_alone() -> None:
 
 def test_why_one_rank_has_no_output_is_masked() -> None:
     class Failing(Answering):
-        def ask(self, method: str, requests: dict[str, OutputRequest], seconds: float) -> Any:
-            answers, _ = super().ask(method, requests, seconds)
+        def ask(
+            self, method: str, requests: dict[str, OutputRequest], kind: object, seconds: float
+        ) -> Any:
+            answers, _ = super().ask(method, requests, kind, seconds)
             return answers, [f"node {node[:8]}: password=hunter2secret" for node in self.silent]
 
     agents = cast("Agents", Failing(RANKS[3].node))

@@ -86,15 +86,15 @@ class InProcess:
         self.sent = 0
 
     def ask(
-        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
-    ) -> tuple[dict[str, bytes], list[str]]:
+        self, method: str, requests: Mapping[str, DumpRequest], kind: type[Dumps], seconds: float
+    ) -> tuple[dict[str, Dumps], list[str]]:
         assert method == "flight_recorder"
         answers = {}
         for node, request in requests.items():
             self.asked.append(unpack(pack(request), DumpRequest))
             answers[node] = pack(self.nodes[node].gather(self.asked[-1]))
         self.sent = sum(map(len, answers.values()))
-        return answers, []
+        return {node: unpack(data, kind) for node, data in answers.items()}, []
 
 
 @pytest.fixture
@@ -297,11 +297,11 @@ class AttachedRanks:
             path.with_name(answer_name(path.name, answer)).write_bytes(data)
 
     def ask(
-        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
-    ) -> tuple[dict[str, bytes], list[str]]:
+        self, method: str, requests: Mapping[str, DumpRequest], kind: type[Dumps], seconds: float
+    ) -> tuple[dict[str, Dumps], list[str]]:
         answers = {node: pack(self.nodes[node].gather(asked)) for node, asked in requests.items()}
         self.sent = sum(map(len, answers.values()))
-        return answers, []
+        return {node: unpack(data, kind) for node, data in answers.items()}, []
 
     def close(self) -> None:
         self._reader.close()
@@ -432,8 +432,8 @@ class Requested:
         (dumps.raw if raw else dumps.reduced)(ranks)
 
     def ask(
-        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
-    ) -> tuple[dict[str, bytes], list[str]]:
+        self, method: str, requests: Mapping[str, DumpRequest], kind: type[Dumps], seconds: float
+    ) -> tuple[dict[str, Dumps], list[str]]:
         self.requests = list(requests.values())
         self.seconds = seconds
         return {}, []

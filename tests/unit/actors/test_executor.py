@@ -146,9 +146,14 @@ class BusyAgents:
     def __init__(self, clock: SetClock, seconds: float) -> None:
         self._clock, self._seconds = clock, seconds
 
-    def ask_about(
-        self, method: str, ranks: object, seconds: float, late_answer: Callable[[bytes], None]
-    ) -> tuple[dict[str, bytes], list[str]]:
+    def ask(
+        self,
+        method: str,
+        requests: object,
+        kind: object,
+        seconds: float,
+        late_answer: Callable[[bytes], None],
+    ) -> tuple[dict[str, Sampled], list[str]]:
         self._clock.at += self._seconds
         late_answer(pack(Sampled(facts=(StackFact(process=ProcessId("host", 7, 1)),))))
         return {}, ["node n: no answer to sample within 3 s"]
@@ -193,11 +198,11 @@ class Node:
         """By the capture's mark; those that are not here need not wait."""
 
     def ask(
-        self, method: str, requests: dict[str, Any], seconds: float, late: object = None
-    ) -> tuple[dict[str, bytes], list[str]]:
+        self, method: str, requests: dict[str, Any], kind: object, seconds: float
+    ) -> tuple[dict[str, NodeCapture | Outputs], list[str]]:
         if method == "flight_recorder":
             return {}, []
-        return {node: pack(self._answer(method, request)) for node, request in requests.items()}, []
+        return {node: self._answer(method, request) for node, request in requests.items()}, []
 
     def _answer(self, method: str, request: Any) -> NodeCapture | Outputs:
         (one,) = request.writers if method == "rank_output" else request.others
@@ -308,8 +313,8 @@ class NodeWithDumps:
     """Answers for the one node, whose ranks have recorders of pairs and of halves."""
 
     def ask(
-        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
-    ) -> tuple[dict[str, bytes], list[str]]:
+        self, method: str, requests: Mapping[str, DumpRequest], kind: object, seconds: float
+    ) -> tuple[dict[str, Dumps], list[str]]:
         assert method == "flight_recorder"
         ((node, request),) = requests.items()
         form: Form = "judged" if request.judged else "whole"
@@ -318,7 +323,7 @@ class NodeWithDumps:
             Dump(rank=rank, digest=b"d", data=reduce(data, form))
             for rank, data in write(machine, NCCL).items()
         )
-        return {node: pack(Dumps(dumps=dumps))}, []
+        return {node: Dumps(dumps=dumps)}, []
 
 
 def test_recorders_that_are_read_in_a_case_tell_the_groups_once_the_verdict_has_them(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness, known_ranks
-from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from tests.support.ras_sim.agents import PollingAgents
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json
 
@@ -27,7 +27,7 @@ def test_the_second_question_of_a_case_is_compared_with_the_first() -> None:
     job = Job(1, 2, 4)
     job.run(20)
     job.world.launch("AllReduce", 1, but=(6,))
-    witness = RasWitness(lambda ranks, s: ([pack(RasPolls(polls=(as_json(job).encode(),)))], []))
+    witness = RasWitness(PollingAgents(lambda: RasPolls(polls=(as_json(job).encode(),))))
     first = witness(AskRas(incident="0001", ranks=ranks_of(job)))
     assert first is not None
     assert first.facts is not None
@@ -45,23 +45,22 @@ def test_the_second_question_of_a_case_is_compared_with_the_first() -> None:
 
 
 def test_a_job_without_nccl_gives_no_event() -> None:
-    witness = RasWitness(lambda ranks, seconds: ([pack(RasPolls())], []))
+    witness = RasWitness(PollingAgents(RasPolls))
     assert witness(AskRas(incident="0001", ranks=())) is None
 
 
 def test_why_nobody_was_asked_is_told() -> None:
-    answer = pack(RasPolls(problems=("NCCL 2.27.3 is not asked",)))
-    event = RasWitness(lambda ranks, seconds: ([answer, answer], []))(
-        AskRas(incident="1", ranks=())
-    )
+    answer = RasPolls(problems=("NCCL 2.27.3 is not asked",))
+    witness = RasWitness(PollingAgents(lambda: answer, lambda: answer))
+    event = witness(AskRas(incident="1", ranks=()))
     assert event is not None
     assert event.facts is None
     assert event.problems == ("NCCL 2.27.3 is not asked",)
 
 
 def test_nonsense_is_a_problem_and_no_evidence() -> None:
-    answer = pack(RasPolls(polls=(b"hello",)))
-    event = RasWitness(lambda ranks, seconds: ([answer], []))(AskRas(incident="1", ranks=()))
+    answer = RasPolls(polls=(b"hello",))
+    event = RasWitness(PollingAgents(lambda: answer))(AskRas(incident="1", ranks=()))
     assert event is not None
     assert event.facts is None
     assert event.problems

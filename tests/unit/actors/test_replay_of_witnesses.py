@@ -24,7 +24,6 @@ from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
     with_verdict,
 )
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
-from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.cli.main import main
 from ray_sentinel.config import Config
@@ -35,6 +34,7 @@ from ray_sentinel.evidence.flight_recorder.reduced import MARK, reduce
 from ray_sentinel.evidence.flight_recorder.reduced import read as read_dump
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
+from tests.support.ras_sim.agents import PollingAgents
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json
 from tests.support.recorder_sim.dumps import NCCL, write
@@ -65,7 +65,7 @@ class Witnessed(Killed):
             peer.host, peer.pid = rank.node.replace("n", "host"), rank.pid
         self.job.run(20)
         self.job.world.launch("AllReduce", 1, but=(CULPRIT,))
-        self.witness = RasWitness(lambda ranks, seconds: ([pack(self.poll())], []))
+        self.witness = RasWitness(PollingAgents(self.poll))
 
     def poll(self) -> RasPolls:
         self.job.wait(5)

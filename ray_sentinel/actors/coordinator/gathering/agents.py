@@ -13,9 +13,8 @@ from ray_sentinel.actors.messages import pack
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Writer
 
+T = TypeVar("T")
 Placed = TypeVar("Placed", Rank, Writer)
-Answers = tuple[dict[str, bytes], list[str]]
-"""The answers by node id, and what went wrong."""
 
 
 class Agents:
@@ -28,24 +27,16 @@ class Agents:
         self,
         method: str,
         requests: Mapping[str, Any],
+        kind: type[T],
         seconds: float,
         late_answer: Late | None = None,
-    ) -> Answers:
-        """Call ``method`` on the agents of some nodes, each with its own entry of ``requests``; see
-        ``AgentCalls.answers``."""
+    ) -> tuple[dict[str, T], list[str]]:
+        """Call ``method`` on the agents of some nodes, each with its own entry of ``requests``.
+        Returns the answers, which are of a ``kind``, by node id, and what went wrong; see
+        ``AgentCalls.read``."""
         packed = {node_id: (pack(request),) for node_id, request in requests.items()}
         calls = AgentCalls(ray, self._fleet.handle, method, packed)
-        return calls.answers(seconds, late_answer), calls.problems
-
-    def ask_about(
-        self,
-        method: str,
-        ranks: Iterable[Rank],
-        seconds: float,
-        late_answer: Late | None = None,
-    ) -> Answers:
-        """Ask each node's agent about those of these ranks that run there."""
-        return self.ask(method, by_node(ranks), seconds, late_answer)
+        return calls.read(kind, seconds, late_answer), calls.problems
 
 
 def by_node(placed: Iterable[Placed]) -> dict[str, tuple[Placed, ...]]:

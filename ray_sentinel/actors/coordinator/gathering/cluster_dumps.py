@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from ray_sentinel.actors.coordinator.gathering.agents import Agents, by_node
-from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, unpack
+from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps
 from ray_sentinel.evidence.flight_recorder.libraries import library
 from ray_sentinel.evidence.flight_recorder.reduced import Form
 from ray_sentinel.model.identity import ProcessId, Rank
@@ -111,9 +111,7 @@ class ClusterDumps:
                 for node, asked in nodes.items()
             }
         seconds = RECORDER_SECONDS + max(turns.values(), default=0.0)
-        said, problems = self._agents.ask("flight_recorder", requests, seconds)
-        # Each is dropped once it is unpacked: all together are large.
-        answers = {node: unpack(said.pop(node), Dumps) for node in [*said]}
+        answers, problems = self._agents.ask("flight_recorder", requests, Dumps, seconds)
         for answer in answers.values():
             problems += answer.problems
         return answers, problems

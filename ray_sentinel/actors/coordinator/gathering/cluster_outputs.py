@@ -10,7 +10,7 @@ import msgspec
 
 from ray_sentinel.actors.bundles.bundle import capture_folder
 from ray_sentinel.actors.coordinator.gathering.agents import Agents, by_node
-from ray_sentinel.actors.messages import OutputRequest, Outputs, unpack
+from ray_sentinel.actors.messages import OutputRequest, Outputs
 from ray_sentinel.config import safe_name
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.masking import mask_record
@@ -61,10 +61,10 @@ class ClusterOutputs:
         nodes = by_node(writers)
         share = min(NODE_BYTES, CLUSTER_BYTES // max(1, len(nodes)))
         requests = {n: OutputRequest(writers=asked, most_bytes=share) for n, asked in nodes.items()}
-        answers, problems = self._agents.ask("rank_output", requests, ANSWER_SECONDS)
+        answers, problems = self._agents.ask("rank_output", requests, Outputs, ANSWER_SECONDS)
         found: dict[tuple[str, int, int | None], RankOutput] = {}
-        for node, data in answers.items():
-            for output in unpack(data, Outputs).found:
+        for node, answer in answers.items():
+            for output in answer.found:
                 found[node, output.log.pid, output.log.rank] = output
         whole = []
         for writer in writers:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from ray_sentinel.actors.coordinator.gathering.agents import Agents, by_node
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import PollEvidence
-from ray_sentinel.actors.messages import unpack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AskRas
@@ -23,25 +23,20 @@ MOST_CASES = 16
 MOST_KEPT = 128 << 20
 """Most bytes of all polls that are kept; also the most that are read for one case."""
 
-Ask = Callable[[tuple[Rank, ...], float], tuple[list[bytes], list[str]]]
-"""Asks the agents of the given ranks, within so many seconds. Returns their ``RasPolls`` as bytes,
-and problems."""
-
 
 class RasWitness:
     """Keeps the first answers of each case. May be called from any thread."""
 
-    def __init__(self, ask: Ask, clock: Clock | None = None) -> None:
-        self._ask, self._clock = ask, clock or SteadyClock()
+    def __init__(self, agents: Agents, clock: Clock | None = None) -> None:
+        self._agents, self._clock = agents, clock or SteadyClock()
         self._first: OrderedDict[str, list[bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __call__(self, action: AskRas) -> RasExplained | None:
         """Query the services; None if no rank has NCCL."""
-        answers, problems = self._ask(action.ranks, SECONDS)
+        answers, problems = self._agents.ask("nccl_ras", by_node(action.ranks), RasPolls, SECONDS)
         polls: list[bytes] = []
-        for data in answers:
-            answer = unpack(data, RasPolls)
+        for answer in answers.values():
             polls += answer.polls
             problems += answer.problems
         polls, left_out = _bounded(polls)
