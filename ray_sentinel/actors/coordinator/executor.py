@@ -32,7 +32,8 @@ from ray_sentinel.actors.coordinator.gathering.judged_evidence import DumpEviden
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
 from ray_sentinel.actors.coordinator.gathering.straggler_looks import StragglerLooks
 from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
-from ray_sentinel.actors.coordinator.ray.calls import ended_calls, running_calls
+from ray_sentinel.actors.coordinator.ray.calls import ControlStoreCalls
+from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.actors.messages import (
     CaptureRequest,
     Dump,
@@ -288,13 +289,14 @@ class Executor:
         return events.RayJobLooked(time=self._clock.now(), ray_job=action.ray_job, look=look)
 
     def _ask_ended_calls(self, action: actions.AskEndedCalls) -> events.EndedCallsTold:
-        address = ray.get_runtime_context().gcs_address
-        if action.running:
-            running = running_since(running_calls(address, action.ray_job, action.lenders))
-            return events.EndedCallsTold(
-                time=self._clock.now(), ray_job=action.ray_job, running=running
-            )
-        ended, changes = ended_calls(address, action.ray_job, action.lenders)
+        with RayStore(ray.get_runtime_context().gcs_address) as store:
+            calls = ControlStoreCalls(store)
+            if action.running:
+                running = running_since(calls.running(action.ray_job, action.lenders))
+                return events.EndedCallsTold(
+                    time=self._clock.now(), ray_job=action.ray_job, running=running
+                )
+            ended, changes = calls.ended(action.ray_job, action.lenders)
         return events.EndedCallsTold(
             time=self._clock.now(), ray_job=action.ray_job, ended=ended, changes=changes
         )

@@ -76,23 +76,6 @@ def unfinished_calls(
         return ControlStoreCalls(store).fetch(now, job, times=times, deployments=deployments)
 
 
-def ended_calls(
-    address: str, job: str, lenders: Collection[str] = ()
-) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-    """The calls of a job (Ray's id, in hex) that ended successfully, by name, with those that it
-    has made to actors of the ``lenders``, other jobs; and the last whole Unix seconds in which any
-    of them began or ended. Both are empty if Ray does not report them."""
-    with RayStore(address) as store:
-        return ControlStoreCalls(store).ended(job, lenders)
-
-
-def running_calls(address: str, job: str, lenders: Collection[str] = ()) -> tuple[RayCall, ...]:
-    """The calls of a job (Ray's id, in hex) that are running, also at actors of the ``lenders``;
-    empty if Ray does not report them."""
-    with RayStore(address) as store:
-        return ControlStoreCalls(store).running(job, lenders)
-
-
 class _Times(msgspec.Struct, frozen=True, kw_only=True):
     """What calls tell that have ended successfully."""
 
@@ -230,12 +213,15 @@ class ControlStoreCalls:
     def ended(
         self, job: str, lenders: Collection[str] = ()
     ) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-        """``ended_calls``, of all jobs or one."""
+        """The calls of a job (Ray's id, in hex), or of all, that ended successfully, by name, with
+        those that it has made to actors of the ``lenders``, other jobs; and the last whole Unix
+        seconds in which any of them began or ended. Both are empty if Ray does not report them."""
         found = self._ended(job, lenders=lenders)
         return found.took, found.changes
 
     def running(self, job: str, lenders: Collection[str] = ()) -> tuple[RayCall, ...]:
-        """``running_calls``."""
+        """The calls of a job (Ray's id, in hex) that are running, also at actors of the
+        ``lenders``; empty if Ray does not report them."""
         others = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_WAITING)]
         found = self._asked(
             "running calls",
