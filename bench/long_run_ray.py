@@ -50,7 +50,6 @@ from ray_sentinel.actors.messages import Receipt, unpack
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
 from ray_sentinel.clock import SteadyClock
 from ray_sentinel.config import Config, CoordinatorConfig
-from ray_sentinel.engine.events import AnyEvent
 
 HERE = Path(__file__).resolve().parent
 STEP, LONG_STEP = 6, 9
@@ -110,9 +109,8 @@ class SimulatedFleet(Fleet):
             for node in simulated
         }
 
-    def step(self, now: float) -> list[AnyEvent]:
+    def step(self, now: float) -> None:
         """Nothing joins or leaves."""
-        return []
 
     def nodes(self) -> dict[str, RayNode]:
         """All of them."""

@@ -92,18 +92,18 @@ class Fleet:
         config: bytes,
         heard: Callable[[str], float | None],
         draining: Callable[[], dict[str, float]] = dict,
+        tell: Callable[[AnyEvent], object] = lambda event: None,
     ) -> None:
         """``heard`` returns when a node's agent last reported; ``draining`` is as in
-        ``draining_now``."""
+        ``draining_now``; ``tell`` is called with what joins, leaves or is to leave."""
         self._config = config
-        self._ask_draining = draining
+        self._ask_draining, self._tell = draining, tell
         self._draining: dict[str, float] = {}
         self._heard = heard
         self._slots: dict[str, FleetMember] = {}
         self._nodes: dict[str, RayNode] = {}
         self._lock = threading.Lock()
         self._sweep_at = 0.0
-        self._unreturned: list[AnyEvent] = []
         self._asked_at: float | None = None
         """Since when Ray's control store has been asked for its nodes in vain (monotonic)."""
 
@@ -164,17 +164,16 @@ class Fleet:
             return "" if heard is not None else "the agent is starting"
         return f"the agent has not reported for {now - (heard or slot.since):.0f} s"
 
-    def step(self, now: float) -> list[AnyEvent]:
-        """Compare with ``ray.nodes()``, create and drop agents. Returns what joined and left.
+    def step(self, now: float) -> None:
+        """Compare with ``ray.nodes()``, create and drop agents.
 
-        Ray's control store may fail at any point, and the step then raises what it raised: what was
-        seen before that is in ``unreturned``.
+        Ray's control store may fail at any point, and the step then raises what it raised.
         """
         seen = ray_nodes(self._listed())
         if not any(node.alive for node in seen.values()):
             # A control store that has just begun is empty; it cannot be right, because we run on a
             # living node.
-            return []
+            return
         with self._lock:
             self._nodes = seen
         self._forget_dead(seen, now)
@@ -186,13 +185,6 @@ class Fleet:
             if slot.handle is not None:
                 self._check(slot, now, groups)
         self._start_some(slots, now)
-        return self.unreturned()
-
-    def unreturned(self) -> list[AnyEvent]:
-        """The events that steps have seen and not returned. Each is returned once. Called by the
-        thread that calls ``step``."""
-        events, self._unreturned = self._unreturned, []
-        return events
 
     def _start_some(self, slots: list[FleetMember], now: float) -> None:
         """Start the next of the agents that wait, so that no more than ``WAVE`` start at once."""
@@ -232,7 +224,7 @@ class Fleet:
             left = _departure(node_id, seen.get(node_id), now)
             with self._lock:
                 del self._slots[node_id]
-            self._unreturned.append(left)
+            self._tell(left)
             # Due until a sweep succeeds, even if one fails now.
             self._sweep_at = now
             log.warning("node %s has left %s", node_id[:8], left.reason)
@@ -257,7 +249,7 @@ class Fleet:
                 joined = NodeJoined(time=now, node=as_node(node, seen.values()))
                 with self._lock:
                     self._slots[node.id] = FleetMember(node, now)
-                self._unreturned.append(joined)
+                self._tell(joined)
                 log.info("node %s (%s) has joined", node.id[:8], node.address)
 
     def _note_draining(self, now: float) -> None:
@@ -267,7 +259,7 @@ class Fleet:
         with self._lock:
             self._draining = told
         for node_id, deadline in new.items():
-            self._unreturned.append(NodeDraining(time=now, node_id=node_id, deadline=deadline))
+            self._tell(NodeDraining(time=now, node_id=node_id, deadline=deadline))
             log.info("node %s is being drained", node_id[:8])
 
     def draining(self) -> dict[str, float]:

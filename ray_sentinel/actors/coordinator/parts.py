@@ -61,7 +61,13 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
-from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTold, SnapshotReceived
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    PhasesRecalled,
+    RayDeathsTold,
+    RayTableTold,
+    SnapshotReceived,
+)
 from ray_sentinel.errors import UsageError
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import RankOutput
@@ -102,7 +108,7 @@ class CoordinatorParts:
         self.description = self._described(config)
         self._loops: list[Loop] = []
         self.roster = Roster(self._config)
-        self.fleet = Fleet(config, self.roster.heard, draining_now)
+        self.fleet = Fleet(config, self.roster.heard, draining_now, self._feed)
         limits = self._config.coordinator
         self.relays = Relays(
             limits.relays_above,
@@ -250,13 +256,7 @@ class CoordinatorParts:
         self._loops.append(Loop(interval, step, name=f"ray-sentinel-{name}"))
 
     def _reconcile(self) -> None:
-        try:
-            for event in self.fleet.step(self.clock.now()):
-                self.engine.feed(event)
-        finally:
-            # From a step that failed midway because of Ray's control store.
-            for event in self.fleet.unreturned():
-                self.engine.feed(event)
+        self.fleet.step(self.clock.now())
         self._leave_drained_nodes()
         watched = self.fleet.nodes().keys() - self.fleet.released()
         self.roster.keep(watched)
@@ -275,6 +275,9 @@ class CoordinatorParts:
     def _poll_ray(self) -> None:
         self._ray_table.poll()
         self._ray_deaths.poll()
+
+    def _feed(self, event: AnyEvent) -> None:
+        self.engine.feed(event)
 
     def _feed_deaths(self, deaths: tuple[RayDeath, ...]) -> None:
         self.engine.feed(RayDeathsTold(time=self.clock.now(), deaths=deaths))

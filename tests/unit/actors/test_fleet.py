@@ -162,16 +162,20 @@ def test_a_node_that_is_drained_is_told_once_and_given_no_agent(
     monkeypatch.setattr(placement, "has_agent", lambda node_id: False)
     monkeypatch.setattr(placement, "drop", lambda *_: None)
     told = {"n": 200.0, "gone": 0.0}
-    fleet = Fleet(b"{}", lambda node_id: None, lambda: told)
-    events = fleet.step(100.0)
+    events: list[AnyEvent] = []
+    fleet = Fleet(b"{}", lambda node_id: None, lambda: told, events.append)
+    fleet.step(100.0)
     assert NodeDraining(time=100.0, node_id="n", deadline=200.0) in events
     assert (fleet.draining(), fleet.released()) == ({"n": 200.0}, {"n"})
     assert fleet.notes() == (
         "10.0.0.1 is being drained: it goes once nothing runs there, or at 00:03:20 UTC",
     )
-    assert fleet.step(102.0) == []
+    events.clear()
+    fleet.step(102.0)
+    assert events == []
     told["n"] = 300.0
-    assert fleet.step(104.0) == [NodeDraining(time=104.0, node_id="n", deadline=300.0)]
+    fleet.step(104.0)
+    assert events == [NodeDraining(time=104.0, node_id="n", deadline=300.0)]
 
 
 def test_the_agent_of_a_drained_node_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,16 +192,19 @@ def test_a_control_store_that_lists_no_living_node_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that has just begun, without what it knew, lists nothing; we run on a living node."""
-    fleet = Fleet(b"{}", lambda node_id: 100.0)
+    events: list[AnyEvent] = []
+    fleet = Fleet(b"{}", lambda node_id: 100.0, tell=events.append)
     dropped: list[str] = []
     monkeypatch.setattr(ray, "nodes", lambda: [NODE])
     monkeypatch.setattr(placement, "groups", lambda: {"n": None})
     monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent)
     monkeypatch.setattr(placement, "drop", lambda node_id, _: dropped.append(node_id))
     fleet.step(100.0)
+    events.clear()
     for listed in ([], [{**NODE, "Alive": False}]):
         monkeypatch.setattr(ray, "nodes", lambda listed=listed: listed)
-        assert fleet.step(101.0) == []
+        fleet.step(101.0)
+        assert events == []
     assert fleet.handle("n") is FakeAgent
     assert dropped == []
 
@@ -224,17 +231,18 @@ def test_what_was_seen_before_the_control_store_failed_is_told(
     monkeypatch.setattr(placement, "groups", groups)
     monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent())
     monkeypatch.setattr(placement, "drop", lambda node_id, _: dropped.append(node_id))
-    fleet = Fleet(b"{}", lambda node_id: 100.0, draining)
-    joined = {event.node.id for event in fleet.step(100.0) if isinstance(event, NodeJoined)}
-    assert joined == {"n", "m"}
+    events: list[AnyEvent] = []
+    fleet = Fleet(b"{}", lambda node_id: 100.0, draining, events.append)
+    fleet.step(100.0)
+    assert {event.node.id for event in events if isinstance(event, NodeJoined)} == {"n", "m"}
+    events.clear()
     away = True
     monkeypatch.setattr(ray, "nodes", lambda: [NODE, {**other, "Alive": False}])
     with pytest.raises(RayError):
         fleet.step(101.0)
-    (left,) = fleet.unreturned()
+    (left,) = events
     assert isinstance(left, NodeLeft)
     assert left.node_id == "m"
-    assert fleet.unreturned() == []
     # A node that comes while what is asked for after it fails.
     third = {**NODE, "NodeID": "o", "NodeManagerAddress": "10.0.0.3"}
     monkeypatch.setattr(placement, "groups", lambda: {"n": None, "m": None})
@@ -243,7 +251,8 @@ def test_what_was_seen_before_the_control_store_failed_is_told(
         fleet.step(102.0)
     assert dropped == ["m"], "the look for groups that nobody needs is made good"
     away = False
-    (come,) = fleet.step(103.0)
+    fleet.step(103.0)
+    _, come = events
     assert isinstance(come, NodeJoined)
     assert come.node.id == "o"
 
@@ -256,11 +265,12 @@ def test_nodes_come_also_while_groups_cannot_be_listed(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ray, "nodes", lambda: [NODE])
     monkeypatch.setattr(placement, "groups", groups)
-    fleet = Fleet(b"{}", lambda node_id: 100.0)
+    events: list[AnyEvent] = []
+    fleet = Fleet(b"{}", lambda node_id: 100.0, tell=events.append)
     for now in (100.0, 101.0):
         with pytest.raises(RayError):
             fleet.step(now)
-    assert [type(event) for event in fleet.unreturned()] == [NodeJoined]
+    assert [type(event) for event in events] == [NodeJoined]
 
 
 def test_agents_are_started_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
