@@ -39,7 +39,6 @@ from ray_sentinel.actors.coordinator.event_log.evidence_files import (
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent, KeptEvidence
 from ray_sentinel.errors import InputError
 from ray_sentinel.logs.salvage import Salvage, damage_text
-from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import FILE_MODE, keep_private, opener
 from ray_sentinel.progress.rank.own_process import boot_number
 
@@ -80,13 +79,9 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
     log: str = "ray_sentinel events"
     version: int = LOG_VERSION
     started_at: float = 0.0
-    state: bytes | None = None
+    state: bytes = b""
     """The engine's snapshot before the first event, compressed (``packed_state``). Empty in a
-    segment that had to begin without; None in logs of older versions."""
-    after: int = 0
-    """Only in older versions: the highest number of an incident before this segment or the log."""
-    incidents: tuple[Incident, ...] = ()
-    """Only in older versions: the incidents before this segment."""
+    segment that had to begin without."""
     lost: int = 0
     """How many events are missing between the previous segment and this one, because the disk did
     not take them."""
@@ -119,7 +114,7 @@ def unpacked_state(header: SegmentHeader) -> bytes:
     """The snapshot in a header; empty if it has none. Raises InputError if it is damaged."""
     unpacker = zlib.decompressobj()
     try:
-        state = unpacker.decompress(header.state or b"", MOST_READ_STATE)
+        state = unpacker.decompress(header.state, MOST_READ_STATE)
     except zlib.error as error:
         raise InputError(f"the engine's state cannot be unpacked: {error}") from None
     if unpacker.unconsumed_tail or (header.state and not unpacker.eof):

@@ -76,7 +76,7 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     # Nearly everything that is made here is kept.
     with collecting_later():
         kept = within(READ_SECONDS, partial(_recent, folder)) if folder is not None else _Kept()
-        engine = _begun(kept, config)
+        engine = Engine(config, state=kept.state)
         for _, events in kept.segments:
             for event in events:
                 engine.handle(event)
@@ -101,29 +101,6 @@ def resumed_clock(
     return begun if begun.now() >= last else SteadyClock(clock, offset=last - clock.monotonic())
 
 
-def _begun(kept: _Kept, config: Config) -> Engine:
-    """The engine before the first event that was kept."""
-    if kept.state is not None or not kept.segments:
-        return Engine(config, state=kept.state)
-    return _without_state(kept.segments[0][0], config)
-
-
-def engine_before(header: SegmentHeader, config: Config) -> Engine:
-    """The engine before the first event of the segment with this header; if the header gives no
-    state, one that knows only incidents that are over. Raises ConfigError."""
-    state = _state_of(header)
-    return Engine(config, state=state) if state is not None else _without_state(header, config)
-
-
-def _without_state(first: SegmentHeader, config: Config) -> Engine:
-    # Of an older version, whose incidents are those after the first event: the replay creates the
-    # open ones again.
-    engine = Engine(config, (i for i in first.incidents if i.resolved_at is not None))
-    lost = [int(i.id) for i in first.incidents if i.id.isdecimal()]
-    engine.store.skip(max((first.after, *lost)))
-    return engine
-
-
 def _recent(folder: Path) -> _Kept:
     paths = segments(folder)
     oldest = max(0, len(paths) - MOST_SEGMENTS)
@@ -139,9 +116,7 @@ def _recent(folder: Path) -> _Kept:
             paths.append(path)
             break
         found.insert(0, (header, events))
-        state = _state_of(header)
-        before_states = header.state is None
-        if state or (before_states and all(i.resolved_at is not None for i in header.incidents)):
+        if state := state_of(header):
             return _Kept(state, tuple(found), found[-1][0])
     return _without_events(paths, found)
 
@@ -154,7 +129,7 @@ def _without_events(paths: list[Path], found: list[Segment]) -> _Kept:
     for path in reversed(paths):
         header = _header_of(path)
         newest = newest or header
-        state = _state_of(header) if header is not None else None
+        state = state_of(header) if header is not None else None
         if state is not None:
             return _Kept(state.of_incidents() if found else state, tuple(found), newest)
     return _Kept(None, tuple(found), newest)
@@ -167,7 +142,7 @@ def _header_of(path: Path) -> SegmentHeader | None:
         return None
 
 
-def _state_of(header: SegmentHeader) -> EngineState | None:
+def state_of(header: SegmentHeader) -> EngineState | None:
     """The state with which a segment begins; None if it has no usable one."""
     try:
         if not (state := unpacked_state(header)):

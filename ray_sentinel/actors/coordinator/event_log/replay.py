@@ -27,7 +27,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (
     segments,
     unpacked_state,
 )
-from ray_sentinel.actors.coordinator.event_log.recovery import engine_before
+from ray_sentinel.actors.coordinator.event_log.recovery import state_of
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import Explained, with_verdict
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import Publish
@@ -194,7 +194,7 @@ class RecordedLog:
     @property
     def reported(self) -> list[Incident]:
         """Each incident as it was last reported, oldest first."""
-        # Older versions wrote what they reported only into the states.
+        # What was reported before the segments that are left is only in their states.
         known = self._of_states | self._told
         return sorted(known.values(), key=lambda one: (one.suspected_at, one.id))
 
@@ -215,7 +215,7 @@ class RecordedLog:
         self._segments.append(_Segment(path, header, known, with_state))
         told = (event.incident for event in events if isinstance(event, IncidentTold))
         for where, incidents in (
-            (self._of_states, (*header.incidents, *known.values())),
+            (self._of_states, known.values()),
             (self._told, tuple(told)),
         ):
             confirmed = (one for one in incidents if one.confirmed_at is not None)
@@ -317,7 +317,7 @@ class _Run:
 
     def begin(self, segment: _Segment) -> None:
         """Continue with the engine as it was before a segment."""
-        self._engine: Engine = engine_before(segment.header, self._config)
+        self._engine: Engine = Engine(self._config, state=state_of(segment.header))
         known = {_identity(one): one for one in self._engine.incidents(everything=True)}
         self._before |= {key: one for key, one in known.items() if key not in self._now}
 
