@@ -58,19 +58,13 @@ class Engine:
     Raises ConfigError from the constructor where a rule's thresholds are wrong.
     """
 
-    def __init__(
-        self,
-        config: Config | None = None,
-        incidents: Iterable[Incident] = (),
-        state: EngineState | None = None,
-    ) -> None:
-        """``state`` is the state to continue from; ``incidents`` are known in addition to it."""
+    def __init__(self, config: Config | None = None, state: EngineState | None = None) -> None:
+        """``state`` is the state to continue from."""
         self.config = config or Config()
         self.state = state or EngineState()
         rules = load_rules(self.config)
         self.state.bind(self.config, rules)
         self._rules = [rule for rule in rules if not isinstance(rule, AlertRule)]
-        self.store.take_over(incidents, self.now)
         self.failures = Failures()
         self._lifecycle = IncidentLifecycle(self.config, self.state, self.failures)
 

@@ -391,7 +391,8 @@ def test_records_in_a_folder_that_may_hang_are_not_read(disk: HangingDisk, tmp_p
 def test_the_state_of_an_incident_is_the_same_without_its_bundle() -> None:
     """The engine: a bundle that comes when the incident is over is noted, and told once more."""
     over = msgspec.structs.replace(incident("resolved"), confirmed_at=1.0, resolved_at=2.0)
-    engine = Engine(incidents=[over])
+    engine = Engine()
+    engine.store.take_over([over], engine.now)
     done = CaptureDone(time=3.0, incident=over.id, bundle="/late")
     (action,) = engine.handle(done)
     assert isinstance(action, Publish)
