@@ -1,12 +1,7 @@
-"""The cluster's health: from the coordinator, from every agent, and from Ray.
-
-Run as a program (``python -m ray_sentinel.actors.coordinator.survey``) by a training process that
-is not a Ray driver: prints the report as one line of JSON, or ``{"error": ...}``.
-"""
+"""The cluster's health: from the coordinator, from every agent, and from Ray."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -16,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel import process
 from ray_sentinel.actors.agent_calls import AgentCalls, by_name
-from ray_sentinel.actors.deployment import cluster, deploy
+from ray_sentinel.actors.deployment import deploy
 from ray_sentinel.actors.ray_api import client_of, session_logs
-from ray_sentinel.errors import SentinelError, UnreachableError
+from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
 from ray_sentinel.evidence.node.ray_status import read_status
 from ray_sentinel.inspection.node import view_node
@@ -30,8 +24,6 @@ from ray_sentinel.model.status import Status
 
 VIEW_SECONDS = 45.0
 """Seconds that an agent has to look at its node; it may wait for a driver that hangs."""
-_HELPER_SECONDS = 120.0
-"""Seconds that a helper process has to connect and to ask every agent."""
 _MOST_NODES = 1000
 """Most nodes whose agents are asked for a look."""
 
@@ -103,16 +95,8 @@ def ask_survey(address: str, checkpoints: Path | None = None) -> Health:
     ray: Any = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         return survey(ray, checkpoints)
-    argv = process.python_module("ray_sentinel.actors.coordinator.survey", "--address", address)
-    argv += ["--checkpoints", str(checkpoints)] if checkpoints is not None else []
-    done = process.run(argv, deadline=_HELPER_SECONDS)
-    try:
-        return msgspec.json.decode(done.stdout, type=Health)
-    except msgspec.DecodeError:
-        error = _Failure(done.explain())
-        if done.stdout.startswith(b'{"error"'):
-            error = msgspec.json.decode(done.stdout, type=_Failure)
-        raise UnreachableError(error.error) from None
+    folder = ["--checkpoints", str(checkpoints.absolute())] if checkpoints is not None else []
+    return msgspec.msgpack.decode(deploy.through_helper(["survey", *folder], address), type=Health)
 
 
 # Ray's resources, who was given them, and which requests wait.
@@ -180,26 +164,3 @@ def submitted_jobs(ray: Any) -> tuple[str, ...]:
     except (ImportError, AttributeError, TypeError, ValueError, RuntimeError):
         return ()  # private functions, which another version of Ray may not have
     return tuple(sorted(job for job, info in found.items() if info.get("status") == "RUNNING"))
-
-
-class _Failure(msgspec.Struct):
-    error: str
-
-
-def main() -> int:
-    """Print the report."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--address", default="")
-    parser.add_argument("--checkpoints", type=Path)
-    args = parser.parse_args()
-    try:
-        with cluster.connect(args.address) as ray:
-            answer: object = survey(ray, args.checkpoints)
-    except SentinelError as error:
-        answer = _Failure(str(error))
-    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -29,7 +29,7 @@ log = logging.getLogger("ray_sentinel")
 
 HELPER = "ray_sentinel.actors.deployment.helper"
 HELPER_SECONDS = 90.0
-"""Seconds that a helper has for its answer: it connects to Ray, and `up` waits for all nodes."""
+"""Seconds that a helper has for its answer: it connects to Ray, and waits for nodes or agents."""
 
 
 def own_address() -> str:

@@ -98,12 +98,15 @@ def call(address: str, method: str, kind: type[T], *arguments: Any) -> T:
     if ray is not None and ray.is_initialized():
         raw = ask(ray, find(ray), method, *arguments)
     else:
-        raw = _through_helper(address, method, arguments)
+        asked = json.dumps(arguments).encode()
+        raw = through_helper(["call", "--method", method], address, asked)
     return msgspec.msgpack.decode(raw, type=kind)
 
 
-def _through_helper(address: str, method: str, arguments: tuple[Any, ...]) -> bytes:
-    answer = ask_helper(["call", "--method", method], address, json.dumps(arguments).encode())
+def through_helper(arguments: list[str], address: str, data: bytes = b"") -> bytes:
+    """What a helper with these arguments, and ``data`` as its input, has been answered. Raises
+    UnreachableError."""
+    answer = ask_helper(arguments, address, data)
     if not answer.get("ok"):
         raise UnreachableError(str(answer.get("error", "the coordinator does not answer")))
     return base64.b64decode(answer["data"])

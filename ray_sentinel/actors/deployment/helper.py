@@ -1,4 +1,5 @@
-"""A short-lived process that talks to Ray on behalf of one that must not: ``up``, or a call.
+"""A short-lived process that talks to Ray on behalf of one that must not: ``up``, a call of the
+coordinator, or a survey of the cluster.
 
 Reads its input from stdin and prints one line of JSON: ``{"ok": true, ...}`` or
 ``{"ok": false, "error": ...}``. Run by ``background.ask_helper``, not by people.
@@ -11,6 +12,7 @@ import base64
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,22 +32,23 @@ takes long to start an agent."""
 def main() -> int:
     """Run one request."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("up", "call"))
+    parser.add_argument("what", choices=("up", "call", "survey"))
     parser.add_argument("--address", default="")
     parser.add_argument("--method", default="")
+    parser.add_argument("--checkpoints", type=Path)
     args = parser.parse_args()
     data = sys.stdin.buffer.read()
     try:
-        answer = _up(args.address, data) if args.what == "up" else _call(args, data)
+        answer = {"up": _up, "call": _call, "survey": _survey}[args.what](args, data)
     except SentinelError as error:
         answer = {"ok": False, "error": str(error), "exit_code": error.exit_code}
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0 if answer["ok"] else 1
 
 
-def _up(address: str, data: bytes) -> dict[str, Any]:
+def _up(args: argparse.Namespace, data: bytes) -> dict[str, Any]:
     config = msgspec.json.decode(data, type=Config)
-    with cluster.connect(address, ship=True) as ray:
+    with cluster.connect(args.address, ship=True) as ray:
         deployed = deploy.ensure(ray, config)
         node_id = ray.get_runtime_context().get_node_id()
         deploy.ask(ray, deployed.coordinator, "recall", node_id)
@@ -83,7 +86,18 @@ def wait_until_watched(ray: Any, coordinator: Any, seconds: float) -> Status:
 def _call(args: argparse.Namespace, data: bytes) -> dict[str, Any]:
     arguments = json.loads(data or b"[]")
     with cluster.connect(args.address) as ray:
-        raw = deploy.ask(ray, deploy.find(ray), args.method, *arguments)
+        return _answered(deploy.ask(ray, deploy.find(ray), args.method, *arguments))
+
+
+def _survey(args: argparse.Namespace, _: bytes) -> dict[str, Any]:
+    # Imported here: nothing else that a helper does needs it.
+    from ray_sentinel.actors.coordinator.survey import survey
+
+    with cluster.connect(args.address) as ray:
+        return _answered(msgspec.msgpack.encode(survey(ray, args.checkpoints)))
+
+
+def _answered(raw: bytes) -> dict[str, Any]:
     return {"ok": True, "data": base64.b64encode(raw).decode("ascii")}
 
 
