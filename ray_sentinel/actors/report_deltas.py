@@ -226,24 +226,17 @@ def _columns(kind: Any, new: Sequence[object], old: Sequence[object]) -> Any:
     )
 
 
-def _split(
-    new: Sequence[T], old: Sequence[T], same: Any
-) -> tuple[int, tuple[tuple[int, T], ...], tuple[int, ...]]:
-    """How many there are, those that differ in identity from the one at their place before, and the
-    places of those that are the same and have changed."""
-    known = min(len(new), len(old))
-    others = [place for place in range(known) if new[place] != old[place]]
-    changed = tuple(place for place in others if same(new[place]) == same(old[place]))
-    whole = sorted({*others, *range(known, len(new))} - set(changed))
-    return len(new), tuple((place, new[place]) for place in whole), changed
-
-
 def _rows(
     kind: Any, new: Sequence[T], old: Sequence[T], same: Any
 ) -> tuple[int, tuple[tuple[int, T], ...], tuple[int, ...], Any]:
-    count, whole, places = _split(new, old, same)
+    """How many there are, those that differ in identity from the one at their place before, and the
+    places and columns of those that are the same and have changed."""
+    known = min(len(new), len(old))
+    others = [place for place in range(known) if new[place] != old[place]]
+    places = tuple(place for place in others if same(new[place]) == same(old[place]))
+    whole = sorted({*others, *range(known, len(new))} - set(places))
     columns = _columns(kind, [new[at] for at in places], [old[at] for at in places])
-    return count, whole, places, columns
+    return len(new), tuple((place, new[place]) for place in whole), places, columns
 
 
 def _ranks(new: Sequence[RankSnapshot], old: Sequence[RankSnapshot]) -> RankChanges:
