@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.bundles.index import Bundles, bundle_root
+from ray_sentinel.actors.bundles.index import Bundles, capture_root
 from ray_sentinel.actors.coordinator.event_log.log import EventLog
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.lease import Lease
@@ -59,7 +59,7 @@ def fill(log_dir: Path) -> None:
     config = Config(log_dir=str(log_dir), job="j")
     storage = DeploymentStorage(config, {}, deployment=NAME)
     Lease(log_dir, NAME).renew()
-    Bundles(bundle_root(storage, config), (), NAME).store(
+    Bundles(capture_root(storage, config, "incidents"), (), NAME).store(
         an_incident(id="0001"), {"flight_recorder/_dump_0": b"x", "pyspy_h_1.txt": b"x"}
     )
     events = storage.folder("events")

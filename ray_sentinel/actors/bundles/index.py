@@ -107,19 +107,12 @@ class Bundles:
         return made, []
 
 
-def bundle_root(storage: DeploymentStorage, config: Config) -> Path | None:
-    """The folder of bundles: ``capture.output_dir``, or else ``<log_dir>/incidents``."""
+def capture_root(storage: DeploymentStorage, config: Config, name: str) -> Path | None:
+    """The folder of bundles ("incidents"), or where the files of ``capture.wait_seconds`` are found
+    ("backtraces"): ``capture.output_dir``, or else ``<log_dir>/NAME``."""
     if config.capture.output_dir:
         return Path(config.capture.output_dir).expanduser()
-    return storage.folder("incidents")
-
-
-def backtraces_root(storage: DeploymentStorage, config: Config) -> Path | None:
-    """Where the files of ``capture.wait_seconds`` are found: ``capture.output_dir``, else
-    ``<log_dir>/backtraces``."""
-    if config.capture.output_dir:
-        return Path(config.capture.output_dir).expanduser()
-    return storage.folder("backtraces")
+    return storage.folder(name)
 
 
 def link_backtraces(bundle_folder: Path, root: Path) -> list[str]:

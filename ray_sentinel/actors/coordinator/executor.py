@@ -16,8 +16,7 @@ import ray
 from ray_sentinel.actors.bundles.bundle import capture_folder, last_capture
 from ray_sentinel.actors.bundles.index import (
     Bundles,
-    backtraces_root,
-    bundle_root,
+    capture_root,
     link_backtraces,
 )
 from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
@@ -127,9 +126,10 @@ class Executor:
         self.groups = GroupBook()
         incidents = tuple(incidents)
         self._stragglers = StragglerLooks(self._dumps, self.groups, self._clock, incidents)
-        self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
+        root = capture_root(storage, config, "incidents")
+        self.bundles = Bundles(root, incidents, storage.deployment)
         timed = config.capture.enabled and config.capture.wait_seconds > 0
-        self._backtraces = backtraces_root(storage, config) if timed else None
+        self._backtraces = capture_root(storage, config, "backtraces") if timed else None
         self.writer = BundleWriter(self.bundles, self._written_late)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.

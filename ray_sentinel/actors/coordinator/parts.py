@@ -16,7 +16,7 @@ import msgspec
 import ray
 
 from ray_sentinel.actors.bundles.bundle import highest_number
-from ray_sentinel.actors.bundles.index import bundle_root
+from ray_sentinel.actors.bundles.index import capture_root
 from ray_sentinel.actors.bundles.pruning import Pruner
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log.recovery import Restored, restore, resumed_clock
@@ -214,7 +214,7 @@ class CoordinatorParts:
         return clock, loop
 
     def _restored(self, folder: Path | None) -> Restored:
-        root = bundle_root(self._storage, self._config)
+        root = capture_root(self._storage, self._config, "incidents")
         try:
             taken = within(DISK_SECONDS, lambda: highest_number(root))
             return restore(folder, self._config, taken)

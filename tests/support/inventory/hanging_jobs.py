@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.bundles.index import DeploymentStorage, backtraces_root
+from ray_sentinel.actors.bundles.index import DeploymentStorage, capture_root
 from ray_sentinel.actors.coordinator.gathering.timed_capture import TimedCapture
 from ray_sentinel.capture import guard, session
 from ray_sentinel.capture.refusal import why_refused
@@ -163,9 +163,9 @@ def _folder(folder: Path) -> None:
     ours, theirs = folder / "ours", folder / "theirs"
     (ours / "backtraces").mkdir(parents=True)
     storage = DeploymentStorage(Config(log_dir=str(ours)))
-    assert backtraces_root(storage, Config(log_dir=str(ours))) == ours / "backtraces"
+    assert capture_root(storage, Config(log_dir=str(ours)), "backtraces") == ours / "backtraces"
     config = Config(log_dir=str(ours), capture=CaptureConfig(output_dir=str(theirs)))
-    assert backtraces_root(storage, config) == theirs
+    assert capture_root(storage, config, "backtraces") == theirs
 
 
 def _waits(folder: Path) -> None:
