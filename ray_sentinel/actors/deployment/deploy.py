@@ -84,10 +84,7 @@ def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_
 
 
 def page_link(ray: Any, handle: Any) -> str:
-    """The page's link with its token; empty if there is no page, or the coordinator's version has
-    none. Raises UnreachableError."""
-    if not hasattr(handle, "page_link"):
-        return ""
+    """The page's link with its token; empty if there is no page. Raises UnreachableError."""
     return msgspec.msgpack.decode(ask(ray, handle, "page_link"), type=str)
 
 

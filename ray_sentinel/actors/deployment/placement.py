@@ -61,16 +61,14 @@ def has_agent(node_id: str) -> bool:
     return actor_called(ray, agent_name(node_id)) is not None
 
 
-def start_agent(
-    node: RayNode, config: bytes, known: Mapping[str, NodePlacementGroup] | None = None
-) -> Any:
+def start_agent(node: RayNode, config: bytes, known: Mapping[str, NodePlacementGroup]) -> Any:
     """The node's agent, created if it does not exist yet. ``known`` are the recent ``groups``."""
     from ray_sentinel.actors.agent.actor import CALLS_AT_ONCE, Agent
 
     name = agent_name(node.id)
     if (found := actor_called(ray, name)) is not None:
         return found
-    options = _options(name, group_for(node, groups() if known is None else known))
+    options = _options(name, group_for(node, known))
     return ray.remote(Agent).options(max_concurrency=CALLS_AT_ONCE, **options).remote(config)
 
 

@@ -441,12 +441,12 @@ def _events(path: Path, lines: IO[bytes], problems: list[str] | None) -> Iterato
                 problems.append(problem)
 
 
-def read(folder: Path, *, newest: int | None = None) -> tuple[SegmentHeader, list[AnyEvent]]:
-    """A whole log, or its ``newest`` segments: the first header and all events in order.
+def read(folder: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
+    """A whole log: the first header and all events in order.
 
     Raises InputError if there is none, or where it cannot be read.
     """
-    found = segments(folder)[-newest:] if newest else segments(folder)
+    found = segments(folder)
     if not found:
         raise InputError(f"{folder}: holds no event log (NNNNNN.jsonl or NNNNNN.jsonl.gz)")
     parts = [read_segment(path) for path in found]
