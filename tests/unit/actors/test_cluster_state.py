@@ -19,7 +19,8 @@ from ray.core.generated import (
 )
 
 from ray_sentinel.actors.coordinator.ray.actors import MAX_SHARE
-from ray_sentinel.actors.coordinator.ray.cluster_state import ClusterReader, cause_of, plain
+from ray_sentinel.actors.coordinator.ray.cluster_state import ClusterReader, cause_of
+from ray_sentinel.actors.coordinator.ray.replies import plain
 from ray_sentinel.clock import FakeClock
 
 

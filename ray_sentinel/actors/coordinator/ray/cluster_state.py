@@ -15,12 +15,11 @@ from typing import Any
 
 from ray_sentinel import regex as re
 from ray_sentinel.actors.coordinator.ray.actors import MAX_SHARE
+from ray_sentinel.actors.coordinator.ray.replies import MAX_NODES, plain
 from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.ray_cluster import DeadActor, RayCluster, RayNodeState
 
-MAX_NODES = 2000
-"""Most nodes of one answer that are passed on."""
 LAST_DEAD = 200
 """Most dead actors that are passed on: those that died last."""
 MOST_TABLE_BYTES = 512 << 20
@@ -150,16 +149,6 @@ def _add(asked: dict[str, float], bundle: Mapping[str, float], count: int) -> No
 
 def _plain(resources: Mapping[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in resources.items() if plain(name)}
-
-
-def plain(resource: str) -> bool:
-    """Whether a resource is not one that Ray creates for itself: a node's own, or a placement
-    group's copies.
-
-    >>> plain("GPU"), plain("node:10.0.0.1"), plain("GPU_group_0_29a1")
-    (True, False, False)
-    """
-    return not resource.startswith(("node:", "bundle_group_")) and "_group_" not in resource
 
 
 def cause_of(death: Any) -> str:

@@ -39,7 +39,7 @@ MOST_BUNDLES = 1000
 MOST_LABELS = 20
 """Most labels of one selector; others are left out."""
 MAX_NODES = 2000
-"""Most nodes whose free resources are reported."""
+"""Most nodes of one answer that are passed on."""
 
 RESTARTING = "RESTARTING"
 """The state of an actor that Ray starts again."""
@@ -65,9 +65,6 @@ _STATES: Mapping[str, CallState] = {
     "RUNNING_IN_RAY_WAIT": "running",
 }
 _PENDING = ("PENDING", "RESCHEDULING")
-_NODES_OWN = "node:"
-"""The beginning of the resources by which Ray addresses a node. Like those of a placed group, they
-are of no use to others."""
 
 
 def enum_name(message: Any, field: str) -> str:
@@ -225,14 +222,20 @@ def free_of(reply: Any) -> dict[str, dict[str, float]]:
     """What nobody uses, by node id, from a ``GetAllAvailableResourcesReply``."""
     return {
         id_of(node.node_id): amounts(
-            {
-                name: amount
-                for name, amount in node.resources_available.items()
-                if not name.startswith(_NODES_OWN) and "_group_" not in name
-            }
+            {name: amount for name, amount in node.resources_available.items() if plain(name)}
         )
         for node in reply.resources_list[:MAX_NODES]
     }
+
+
+def plain(resource: str) -> bool:
+    """Whether a resource is of use to others, not one that Ray creates for itself: by which it
+    addresses a node, or a placement group's copy.
+
+    >>> plain("GPU"), plain("node:10.0.0.1"), plain("GPU_group_0_29a1"), plain("bundle_group_ab")
+    (True, False, False, False)
+    """
+    return not resource.startswith("node:") and "_group_" not in resource
 
 
 def metrics_urls(reply: Any, nodes: Collection[str]) -> dict[str, str]:
