@@ -34,6 +34,10 @@ class RayNode(msgspec.Struct, frozen=True, kw_only=True):
     is_head: bool = False
     port: int = 0
     """The port of its raylet."""
+    metrics_port: int = 0
+    """The port at which Ray serves the node's own metrics; not positive if it serves none."""
+    environments_port: int = 0
+    """The port of Ray's agent for runtime environments; 0 if Ray does not tell."""
     death_reason: int = 0
     death_message: str = ""
 
@@ -48,6 +52,8 @@ def ray_nodes(entries: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
             alive=bool(entry.get("Alive")),
             is_head=HEAD_RESOURCE in entry.get("Resources", {}),
             port=int(entry.get("NodeManagerPort", 0)),
+            metrics_port=int(entry.get("MetricsExportPort") or 0),
+            environments_port=int(entry.get("RuntimeEnvAgentPort") or 0),
             death_reason=int(entry.get("DeathReason", 0)),
             death_message=str(entry.get("DeathReasonMessage", "")),
         )

@@ -79,23 +79,17 @@ def this_node() -> Node:
     node = nodes.get(ray.get_runtime_context().get_node_id())
     if node is None:
         raise LookupError("Ray does not list this node")
-    known = as_node(node, nodes.values())
-    return Node(
-        id=known.id,
-        host=known.host,
-        address=known.address,
-        is_head=known.is_head,
-        boot_id=boot_id(),
-        pid_namespace=pid_namespace(),
+    return msgspec.structs.replace(
+        as_node(node, nodes.values()), boot_id=boot_id(), pid_namespace=pid_namespace()
     )
 
 
 def ray_metrics_url(node_id: str) -> str:
     """Where a Ray node serves its own metrics; "" if Ray does not tell, or it serves none."""
-    for entry in ray.nodes():
-        if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort", 0)) > 0:
-            return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
-    return ""
+    node = ray_nodes(ray.nodes()).get(node_id)
+    if node is None or node.metrics_port <= 0:
+        return ""
+    return f"http://{node.address}:{node.metrics_port}/metrics"
 
 
 def runtime_env_agent(node_id: str) -> RuntimeEnvAgentAddress | None:
@@ -107,11 +101,11 @@ def runtime_env_agent(node_id: str) -> RuntimeEnvAgentAddress | None:
         headers = tokens.get_auth_headers_if_auth_enabled({})
     except (ImportError, AttributeError):
         headers = {}  # this version of Ray has no tokens
-    for entry in ray.nodes():
-        if entry["NodeID"] == node_id and (port := entry.get("RuntimeEnvAgentPort")):
-            url = f"http://{entry['NodeManagerAddress']}:{port}/get_runtime_envs_info"
-            return RuntimeEnvAgentAddress(url=url, headers=headers)
-    return None
+    node = ray_nodes(ray.nodes()).get(node_id)
+    if node is None or not node.environments_port:
+        return None
+    url = f"http://{node.address}:{node.environments_port}/get_runtime_envs_info"
+    return RuntimeEnvAgentAddress(url=url, headers=headers)
 
 
 # The agent's way to the coordinator: by name, so that it outlives the coordinator's death.

@@ -51,6 +51,7 @@ from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.coordinator.shared_answer import SharedAnswer
 from ray_sentinel.actors.deployment import placement
 from ray_sentinel.actors.deployment.environment import forget_identity
+from ray_sentinel.actors.hosts import ray_nodes
 from ray_sentinel.actors.lease import BEAT_SECONDS
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
@@ -299,7 +300,7 @@ class CoordinatorParts:
             self.engine.dump(job, WHY, thorough=True)
 
     def _keep_prometheus(self) -> None:
-        self._prometheus.step(self.roster.targets(), ray.nodes())
+        self._prometheus.step(self.roster.targets(), ray_nodes(ray.nodes()).values())
 
     def _leave_idle_nodes(self) -> None:
         now, limit = self.clock.now(), self._config.agent.idle_release_seconds

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-from ray_sentinel.actors.hosts import host_label, ray_nodes
+from ray_sentinel.actors.hosts import RayNode, host_label
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import Config
@@ -59,8 +58,8 @@ class PrometheusKeeper:
             return (self._problem,)
         return self._server.notes if self._server is not None else ()
 
-    def step(self, agents: tuple[str, ...], nodes: Iterable[Mapping[str, Any]]) -> None:
-        """Make sure that it runs and knows its targets; ``nodes`` are Ray's."""
+    def step(self, agents: tuple[str, ...], nodes: Collection[RayNode]) -> None:
+        """Make sure that it runs and knows its targets."""
         with self._lock:
             if self._server is None and self._clock.monotonic() >= self._due and not self._closed:
                 self._make()
@@ -96,15 +95,11 @@ class PrometheusKeeper:
             self._problem = ""
 
 
-def ray_targets(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def ray_targets(nodes: Collection[RayNode]) -> dict[str, str]:
     """Ray's own metrics: ``host:port`` → host label, for the living nodes that serve them (a Ray
     without its dashboard has the port -1)."""
-    entries = list(entries)
-    nodes = ray_nodes(entries)
     return {
-        f"{entry['NodeManagerAddress']}:{entry['MetricsExportPort']}": host_label(
-            nodes[entry["NodeID"]], nodes.values()
-        )
-        for entry in entries
-        if entry.get("Alive") and entry.get("MetricsExportPort", 0) > 0
+        f"{node.address}:{node.metrics_port}": host_label(node, nodes)
+        for node in nodes
+        if node.alive and node.metrics_port > 0
     }
