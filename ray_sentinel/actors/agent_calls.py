@@ -72,34 +72,26 @@ class AgentCalls:
             except AttributeError:
                 self._failed(node_id, f" has an agent of an older version: {method} is missing")
 
-    def answers(self, seconds: float, late_answer: Late | None = None) -> dict[str, bytes]:
-        """The answers that come within ``seconds``, by node id. Later ones go to ``late_answer``,
-        on a thread of Ray's, which must be quick."""
+    def read(self, kind: type[T], seconds: float, late_answer: Late | None = None) -> dict[str, T]:
+        """The answers that come within ``seconds``, unpacked, by node id. Later ones go to
+        ``late_answer``, on a thread of Ray's, which must be quick."""
         if not self._nodes:
             return {}
         refs = list(self._nodes)
         ready, late = self._ray.wait(refs, num_returns=len(refs), timeout=seconds)
-        found: dict[str, bytes] = {}
-        for ref in ready:
-            try:
-                found[self._nodes[ref]] = self._ray.get(ref)
-            except RayError as error:
-                self._failed(self._nodes[ref], f": {self._method} failed: {last_line(error)}")
         for ref in late:
             said = f": no answer to {self._method} within {seconds:.0f} s"
             self._failed(self._nodes[ref], said)
             if late_answer is not None:
                 ref.future().add_done_callback(partial(_deliver_late, late_answer))
-        return found
-
-    def read(self, kind: type[T], seconds: float, late_answer: Late | None = None) -> dict[str, T]:
-        """The answers that come within ``seconds``, unpacked; later ones as for ``answers``."""
-        answers = self.answers(seconds, late_answer)
         found: dict[str, T] = {}
-        for node_id in [*answers]:
+        for ref in ready:
+            node_id = self._nodes[ref]
             try:
-                # Each is dropped once it is unpacked: all together may be large.
-                found[node_id] = unpack(answers.pop(node_id), kind)
+                # One at a time: all packed answers together may be large.
+                found[node_id] = unpack(self._ray.get(ref), kind)
+            except RayError as error:
+                self._failed(node_id, f": {self._method} failed: {last_line(error)}")
             except msgspec.DecodeError as error:
                 self._failed(node_id, f": the answer to {self._method} is unreadable: {error}")
         return found

@@ -235,8 +235,7 @@ def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
     UnreachableError that says what was tried.
     """
     forget_identity()
-    for name in ("RAY_JOB_CONFIG_JSON_ENV_VAR",):
-        os.environ.pop(name, None)
+    os.environ.pop("RAY_JOB_CONFIG_JSON_ENV_VAR", None)
     target = _reachable(address)
     await_raylet(target)
     adopt_mode(target)

@@ -48,7 +48,7 @@ def test_each_agent_without_an_answer_is_a_problem() -> None:
 def test_nobody_is_waited_for_where_nobody_was_asked() -> None:
     ray = Answering()
     calls = AgentCalls(ray, by_name(ray), "inspect", {"none": ()})
-    assert calls.answers(3.0) == {}
+    assert calls.read(bytes, 3.0) == {}
     assert calls.problems == ["node none has no agent: run `ray-sentinel up`"]
 
 
