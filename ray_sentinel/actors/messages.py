@@ -91,10 +91,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int
     version: str
     pid: int
-    node_id: str
-    log_dir: str
     config: bytes = b""
-    started_at: float = 0.0
     restarts: int = 0
 
 

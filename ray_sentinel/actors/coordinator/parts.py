@@ -162,16 +162,12 @@ class CoordinatorParts:
 
     def _described(self, config: bytes) -> Description:
         """Made once: it asks Ray's control store, which may be away when somebody asks us."""
-        context = ray.get_runtime_context()
         return Description(
             protocol=PROTOCOL,
             version=__version__,
             pid=os.getpid(),
-            node_id=context.get_node_id(),
-            log_dir=str(self._storage.root or ""),
             config=config,
-            started_at=SystemClock().now(),
-            restarts=int(context.was_current_actor_reconstructed),
+            restarts=int(ray.get_runtime_context().was_current_actor_reconstructed),
         )
 
     def _page_source(self) -> PageSource:

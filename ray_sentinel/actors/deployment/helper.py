@@ -41,7 +41,7 @@ def main() -> int:
     try:
         answer = {"up": _up, "call": _call, "survey": _survey}[args.what](args, data)
     except SentinelError as error:
-        answer = {"ok": False, "error": str(error), "exit_code": error.exit_code}
+        answer = {"ok": False, "error": str(error)}
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0 if answer["ok"] else 1
 
@@ -55,9 +55,7 @@ def _up(args: argparse.Namespace, data: bytes) -> dict[str, Any]:
         left = wait_until_watched(ray, deployed.coordinator, WATCHED_SECONDS).unwatched
         return {
             "ok": True,
-            "created": deployed.created,
             "witness": _witness(ray, deployed.coordinator, node_id),
-            "log_dir": deployed.description.log_dir,
             "unwatched": [f"{node.host}: {node.reason}" for node in left],
         }
 
