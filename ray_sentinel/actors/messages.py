@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import Rank
@@ -44,7 +43,6 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
     raylet: int = 0
     """The pid of the node's raylet."""
-    protocol: int = PROTOCOL
     notes: tuple[str, ...] = ()
     """What people should know of this node, such as a port that was taken."""
     workers_version: int = 0
@@ -127,7 +125,6 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
 class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to run the tools against on one node."""
 
-    incident: str
     suspects: tuple[Rank, ...] = ()
     waiters: tuple[Rank, ...] = ()
     """One rank of each class of waiters; like the suspects, they may be paused."""
@@ -215,8 +212,6 @@ class NodeCapture(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, bytes] = {}
     facts: tuple[StackFact, ...] = ()
     problems: tuple[str, ...] = ()
-    seconds: dict[str, float] = {}
-    """How long each traced process was paused, by "tool hostname pid"."""
 
 
 def pack(value: Any) -> bytes:

@@ -178,10 +178,7 @@ class Evidence:
         facts, own = self._with_their_own(request, found.facts)
         files = found.files | own
         return NodeCapture(
-            files=files if request.apart else fold(files),
-            facts=facts,
-            problems=found.problems,
-            seconds=found.pauses,
+            files=files if request.apart else fold(files), facts=facts, problems=found.problems
         )
 
     def _with_their_own(

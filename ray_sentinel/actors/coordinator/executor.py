@@ -325,7 +325,6 @@ class Executor:
             action = msgspec.structs.replace(action, thorough=False)
         requests = {
             node: CaptureRequest(
-                incident=action.incident.id,
                 suspects=_on(node, action.suspects),
                 waiters=_on(node, action.waiters),
                 others=_on(node, action.others),

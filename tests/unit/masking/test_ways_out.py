@@ -64,7 +64,7 @@ def test_a_tail_of_standard_error_that_begins_inside_of_a_secret(tmp_path: Path)
 def test_what_an_agent_sends() -> None:
     sent = pack_masked(Sampled(problems=(f"gdb --token '{SECRET}' failed",)))
     assert unpack(sent, Sampled).problems == ("gdb --token '***' failed",)
-    assert unpack(pack_masked(NodeCapture(seconds={"a": 1.0})), NodeCapture).seconds == {"a": 1.0}
+    assert unpack(pack_masked(NodeCapture(files={"a": b"1"})), NodeCapture).files == {"a": b"1"}
 
 
 def test_what_the_coordinator_reads_itself(tmp_path: Path) -> None:
