@@ -57,8 +57,6 @@ WAVE_SECONDS = 10.0
 NEXT_WAVE = f"its agent is started after others: no more than {WAVE} start at once"
 RETRY = Backoff(first=2.0, most=60.0)
 """How long to wait between two attempts to start an agent, in seconds."""
-Groups = Mapping[str, placement.NodePlacementGroup]
-"""The placement groups by node id."""
 
 
 class FleetMember:
@@ -283,7 +281,7 @@ class Fleet:
             *(draining_note(self.label(n), at) for n, at in told),
         )
 
-    def _start(self, slot: FleetMember, now: float, groups: Groups) -> None:
+    def _start(self, slot: FleetMember, now: float, groups: placement.Groups) -> None:
         if slot.node.id in self._draining and not placement.has_agent(slot.node.id):
             # Ray would place it nowhere, and its group would wait as a demand.
             self.release((slot.node.id,), DRAINED)
@@ -306,7 +304,7 @@ class Fleet:
             slot.problem = ""
         slot.ping = handle.ping.remote()
 
-    def _check(self, slot: FleetMember, now: float, groups: Callable[[], Groups]) -> None:
+    def _check(self, slot: FleetMember, now: float, groups: Callable[[], placement.Groups]) -> None:
         heard = self._heard(slot.node.id)
         if heard is not None and now - heard <= FRESH_SECONDS:
             slot.problem, slot.failures, slot.ping = "", 0, None
@@ -389,7 +387,7 @@ def relay_pings(nodes: Iterable[RayNode]) -> dict[str, RelayPing]:
 class RelayPing:
     """Tells whether a node's relay answers; the relay is created with it."""
 
-    def __init__(self, node: RayNode, groups: Callable[[], Groups]) -> None:
+    def __init__(self, node: RayNode, groups: Callable[[], placement.Groups]) -> None:
         self._node = node
         self._handle: Any = None
         self._answered = False

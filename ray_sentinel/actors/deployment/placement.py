@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import ray
 from ray._raylet import PlacementGroupID
 from ray.util.placement_group import (
@@ -33,10 +32,13 @@ NODE_SHARE = 0.001
 """How much we take of the resource ``node:<address>``, of which each node has 1. It takes no CPU,
 and Ray refuses a bundle of only zeros."""
 
+Groups = Mapping[str, PlacementGroup]
+"""Our placement groups by node id."""
+
 _SELECTS_BY_LABEL = "bundle_label_selector" in inspect.signature(placement_group).parameters
 
 
-def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> PlacementGroup:
+def group_for(node: RayNode, known: Groups) -> PlacementGroup:
     """The detached group that pins a node's agent, made if it is not among those that are
     ``known``.
 
@@ -44,7 +46,7 @@ def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Placeme
     the node's id distinguishes them, which older versions of Ray cannot select by.
     """
     if (found := known.get(node.id)) is not None:
-        return found.group
+        return found
     options: dict[str, Any] = {}
     if _SELECTS_BY_LABEL:
         options["bundle_label_selector"] = [{"ray.io/node-id": node.id}]
@@ -61,7 +63,7 @@ def has_agent(node_id: str) -> bool:
     return actor_called(ray, agent_name(node_id)) is not None
 
 
-def start_agent(node: RayNode, config: bytes, known: Mapping[str, NodePlacementGroup]) -> Any:
+def start_agent(node: RayNode, config: bytes, known: Groups) -> Any:
     """The node's agent, created if it does not exist yet. ``known`` are the recent ``groups``."""
     from ray_sentinel.actors.agent.actor import CALLS_AT_ONCE, Agent
 
@@ -72,7 +74,7 @@ def start_agent(node: RayNode, config: bytes, known: Mapping[str, NodePlacementG
     return ray.remote(Agent).options(max_concurrency=CALLS_AT_ONCE, **options).remote(config)
 
 
-def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
+def start_relay(node: RayNode, known: Groups) -> Any:
     """The relay in the group of a node's agent, created if it does not exist yet. ``known`` are the
     recent ``groups``.
 
@@ -82,7 +84,7 @@ def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
 
     if (found := known.get(node.id)) is None:
         raise ValueError("its agent has no placement group")
-    options = _options(relay_name(node.id), found.group)
+    options = _options(relay_name(node.id), found)
     return ray.remote(Relay).options(**options).remote()
 
 
@@ -128,7 +130,7 @@ def _kill(name: str) -> None:
         ray.kill(handle, no_restart=True)
 
 
-def drop(node_id: str, known: Mapping[str, NodePlacementGroup] | None = None) -> None:
+def drop(node_id: str, known: Groups | None = None) -> None:
     """Remove a node's relay, agent and group, in this order. ``known`` are the recent ``groups``;
     where the agent may be younger, they are looked up.
 
@@ -138,17 +140,10 @@ def drop(node_id: str, known: Mapping[str, NodePlacementGroup] | None = None) ->
     _kill(relay_name(node_id))
     _kill(agent_name(node_id))
     if (found := (groups() if known is None else known).get(node_id)) is not None:
-        remove_placement_group(found.group)
+        remove_placement_group(found)
 
 
-class NodePlacementGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """One of our groups, and the state that Ray gives it."""
-
-    group: Any
-    state: str
-
-
-def groups() -> dict[str, NodePlacementGroup]:
+def groups() -> dict[str, PlacementGroup]:
     """Our groups that are not yet removed, by node id. The table has a row for each node: a caller
     that handles many nodes reads it once.
 
@@ -156,9 +151,8 @@ def groups() -> dict[str, NodePlacementGroup]:
     namespace, and the coordinator's is that of its deployer.
     """
     return {
-        entry["name"].removeprefix(GROUP_PREFIX): NodePlacementGroup(
-            group=PlacementGroup(PlacementGroupID(bytes.fromhex(entry["placement_group_id"]))),
-            state=entry["state"],
+        entry["name"].removeprefix(GROUP_PREFIX): PlacementGroup(
+            PlacementGroupID(bytes.fromhex(entry["placement_group_id"]))
         )
         for entry in placement_group_table().values()
         if entry["name"].startswith(GROUP_PREFIX) and entry["state"] != "REMOVED"

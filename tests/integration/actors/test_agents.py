@@ -27,9 +27,11 @@ def watched(watched_by_all: Watched) -> Watched:
 
 
 def _groups(ray: object) -> dict[str, str]:
+    from ray.util.placement_group import placement_group_table
+
     from ray_sentinel.actors.deployment import placement
 
-    return {node_id: group.state for node_id, group in placement.groups().items()}
+    return {key: placement_group_table(one)["state"] for key, one in placement.groups().items()}
 
 
 def get(url: str) -> str:

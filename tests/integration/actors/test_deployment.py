@@ -32,9 +32,11 @@ def _ours(ray: Any) -> list[str]:
 
 
 def _groups(ray: object) -> dict[str, str]:
+    from ray.util.placement_group import placement_group_table
+
     from ray_sentinel.actors.deployment import placement
 
-    return {node_id: group.state for node_id, group in placement.groups().items()}
+    return {key: placement_group_table(one)["state"] for key, one in placement.groups().items()}
 
 
 def test_one_coordinator_from_eight_processes_at_once_and_down_leaves_nothing(
