@@ -19,11 +19,17 @@ from itertools import islice
 from pathlib import Path
 
 from ray_sentinel.capture.connections import asking_sockets, connected, unix_peers
-from ray_sentinel.capture.states import read_schedule
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.stacks import ChildWork
 from ray_sentinel.progress.discovery.descendants import descendants
-from ray_sentinel.progress.proc.proc_stat import TICK, Stat, all_stats, read_stat
+from ray_sentinel.progress.proc.proc_stat import (
+    TICK,
+    Stat,
+    all_stats,
+    read_schedstat,
+    read_stat,
+    task_ids,
+)
 
 _WAIT4 = {"x86_64": "61", "aarch64": "260"}
 """The number of the system call, by machine."""
@@ -113,16 +119,9 @@ def _all_ran(pids: Iterable[int]) -> dict[int, float]:
 def _ran(pid: int) -> float | None:
     """Seconds for which a process has run or waited for a CPU, and its ended children have run."""
     stat = read_stat(pid)
-    schedules = (read_schedule(pid, tid) for tid in islice(_threads(pid), MOST_THREADS))
+    schedules = (read_schedstat(pid, tid) for tid in task_ids(pid)[:MOST_THREADS])
     ran = [one.cpu_seconds + one.delay_seconds for one in schedules if one is not None]
     return sum(ran) + stat.reaped_cpu_seconds if ran and stat is not None else None
-
-
-def _threads(pid: int) -> Iterable[int]:
-    try:
-        return map(int, os.listdir(f"/proc/{pid}/task"))
-    except OSError:  # it has ended
-        return ()
 
 
 def _awaited(call: str) -> int | None:

@@ -23,7 +23,7 @@ from ray_sentinel.capture.child_work import (
     coroutines_child_work,
 )
 from ray_sentinel.capture.program_text import ProgramText
-from ray_sentinel.capture.states import read_schedule, uses_cuda
+from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.timed_sleep import wakes_at
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
@@ -40,6 +40,7 @@ from ray_sentinel.evidence.stacks import (
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact, StackTrace
+from ray_sentinel.progress.proc.proc_stat import read_schedstat
 
 _PROGRAM_TEXT = ProgramText()
 
@@ -97,7 +98,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
     """The fact with how often its thread was put on a CPU, and until when it waits: the tools do
     not wake what they sample, so only a thread that runs has a higher number later."""
     pid, tid = fact.process.pid, fact.tid
-    if tid is None or (found := read_schedule(pid, tid)) is None:
+    if tid is None or (found := read_schedstat(pid, tid)) is None:
         return fact
     return msgspec.structs.replace(
         fact,

@@ -7,7 +7,7 @@ import signal
 
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import STOPPED
-from ray_sentinel.progress.proc.proc_stat import SchedStat, parse_schedstat, read_stat
+from ray_sentinel.progress.proc.proc_stat import read_schedstat, read_stat, task_ids
 
 
 def read_state(pid: int, tid: int | None = None) -> str:
@@ -16,19 +16,9 @@ def read_state(pid: int, tid: int | None = None) -> str:
     return stat.state if stat else ""
 
 
-def read_schedule(pid: int, tid: int) -> SchedStat | None:
-    """A thread's CPU time and waits; None if it does not exist, or the kernel does not count
-    them."""
-    try:
-        with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
-            return parse_schedstat(file.read())
-    except (OSError, ValueError):
-        return None
-
-
 def read_switches(pid: int, tid: int) -> int | None:
-    """How often a thread has been put on a CPU; None as for ``read_schedule``."""
-    found = read_schedule(pid, tid)
+    """How often a thread has been put on a CPU; None as for ``read_schedstat``."""
+    found = read_schedstat(pid, tid)
     return found.switches if found else None
 
 
@@ -36,11 +26,7 @@ def any_stopped(pid: int) -> bool:
     """Whether the process, or one of its threads alone, is stopped or traced."""
     if read_state(pid) in STOPPED:
         return True
-    try:
-        tids = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return False
-    stats = (read_stat(pid, int(tid)) for tid in tids)
+    stats = (read_stat(pid, tid) for tid in task_ids(pid))
     return any(stat is not None and stat.state in STOPPED for stat in stats)
 
 
@@ -54,11 +40,7 @@ def runs(pid: int) -> bool:
 
 
 def _stop_pending(pid: int) -> bool:
-    try:
-        tids = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return False
-    fields = [(f"{pid}/task/{tid}", "SigPnd") for tid in tids] + [(str(pid), "ShdPnd")]
+    fields = [(f"{pid}/task/{tid}", "SigPnd") for tid in task_ids(pid)] + [(str(pid), "ShdPnd")]
     masks = (status_field(where, field) for where, field in fields)
     return any(int(mask or "0", 16) >> (signal.SIGSTOP - 1) & 1 for mask in masks)
 

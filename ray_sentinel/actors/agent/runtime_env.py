@@ -23,7 +23,7 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.node.runtime_env import described, last_word, open_builds
 from ray_sentinel.http.client import get
 from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments, environment_key
-from ray_sentinel.progress.proc.proc_stat import all_stats
+from ray_sentinel.progress.proc.proc_stat import all_stats, task_ids
 from ray_sentinel.text import one_line
 
 ANSWER_SECONDS = 1.5
@@ -178,11 +178,7 @@ def _switches(pids: list[int]) -> int | None:
     their place; None if there are none."""
     total = looked = 0
     for pid in sorted(pids):
-        try:
-            tids = os.listdir(f"/proc/{pid}/task")
-        except OSError:
-            continue  # it has ended
-        for tid in tids[: MOST_THREADS - looked]:
+        for tid in task_ids(pid)[: MOST_THREADS - looked]:
             looked += 1
-            total += (read_switches(pid, int(tid)) or 0) + (int(tid) << 32)
+            total += (read_switches(pid, tid) or 0) + (tid << 32)
     return total % (1 << 62) if looked else None
