@@ -29,10 +29,6 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     wall: Floats
     """Length of each interval in seconds."""
 
-    def latest(self, count: int) -> Times:
-        """The times of the last ``count`` intervals."""
-        return Times(busy=self.busy[-count:], waits=self.waits[-count:], wall=self.wall[-count:])
-
     def saved_without(self, columns: list[int]) -> float:
         """Seconds by which the last arrivals would come earlier without these ranks."""
         rest = np.delete(self.waits, columns, axis=1)
@@ -40,9 +36,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def times(
-    table: ArrivalTable,
-    others: Sequence[ArrivalTable] = (),
-    offsets: Mapping[int, float] | None = None,
+    table: ArrivalTable, others: Sequence[ArrivalTable], offsets: Mapping[int, float]
 ) -> Times:
     """Busy and waiting times, from one group's collectives.
 
@@ -63,8 +57,8 @@ def times(
     return Times(busy=wall[:, None] - waits - elsewhere, waits=waits, wall=wall)
 
 
-def _on_one_clock(table: ArrivalTable, offsets: Mapping[int, float] | None) -> Floats:
-    shifts: Floats = np.array([(offsets or {}).get(rank, 0.0) for rank in table.ranks])
+def _on_one_clock(table: ArrivalTable, offsets: Mapping[int, float]) -> Floats:
+    shifts: Floats = np.array([offsets.get(rank, 0.0) for rank in table.ranks])
     return np.asarray(table.created + shifts)
 
 
@@ -77,7 +71,7 @@ def _waits_elsewhere(
     table: ArrivalTable,
     created: Floats,
     others: Sequence[ArrivalTable],
-    offsets: Mapping[int, float] | None,
+    offsets: Mapping[int, float],
 ) -> Floats:
     """Seconds in the other groups' collectives, for their last ranks: intervals × ranks."""
     calls = [(other, _on_one_clock(other, offsets)) for other in others]

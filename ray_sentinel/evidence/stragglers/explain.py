@@ -9,7 +9,7 @@ whose transfers alone are slow is a slow link.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -43,45 +43,26 @@ def explain(
     names: Mapping[int, str] | None = None,
     hosts: Mapping[int, str] | None = None,
     offsets: Mapping[int, float] | None = None,
-    window: int = 0,
 ) -> StragglerFacts:
     """Who is slow, from each rank's flight-recorder dump (rank → pickle or JSON).
 
     ``hosts`` distinguishes a slow node from a slow rank. ``offsets`` are seconds to add to the
-    clock of each rank's host; without them, clocks are assumed to agree. ``window`` limits it to
-    that many of the last collectives. Never raises for what a dump contains.
+    clock of each rank's host; without them, clocks are assumed to agree. Never raises for what a
+    dump contains.
     """
     calls, problems = read(dumps, names or {})
     groups = tables(calls)
     if not groups or len(groups[0].created) - 1 < LEAST_ROUNDS:
-        found = StragglerFacts(kind="cannot-tell", evidence=(TOO_FEW,), problems=tuple(problems))
+        found = StragglerFacts(kind="cannot-tell", evidence=(TOO_FEW,))
     else:
-        found = judge(
-            groups[0],
-            groups[1:],
-            hosts=hosts or {},
-            offsets=offsets,
-            window=window,
-            problems=problems,
-        )
+        found = _judge(groups[0], times(groups[0], groups[1:], offsets or {}), hosts or {})
+    found = msgspec.structs.replace(found, problems=tuple(problems))
     link = slow_link(calls, hosts or {})
     return found if link is None else _with_link(found, link)
 
 
-def judge(
-    table: ArrivalTable,
-    others: Sequence[ArrivalTable] = (),
-    *,
-    hosts: Mapping[int, str],
-    offsets: Mapping[int, float] | None = None,
-    window: int = 0,
-    problems: list[str] | None = None,
-) -> StragglerFacts:
-    """The explanation from the table of one group, and those of other groups that its ranks are
-    in."""
-    seen = times(table, others, offsets)
-    if window:
-        seen = seen.latest(window)
+def _judge(table: ArrivalTable, seen: Times, hosts: Mapping[int, str]) -> StragglerFacts:
+    """The explanation from the collectives of one group."""
     seconds = float(seen.wall.sum())
     lines = _lines(table, seen, seconds, hosts)
     slow = [line for line in lines if line.ratio >= LEAST_RATIO and line.z >= LEAST_Z]
@@ -99,7 +80,6 @@ def judge(
         rounds=len(seen.wall),
         busy=tuple(lines),
         evidence=tuple(_evidence(kind, named, host, cost, table, len(seen.wall), seconds)),
-        problems=tuple(problems or ()),
     )
 
 
