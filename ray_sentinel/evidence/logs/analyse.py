@@ -16,7 +16,7 @@ from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.logs.errors.engines import served_to_end, shut_down
 from ray_sentinel.evidence.logs.errors.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.explained_ends import with_explained_ends
-from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, silence
+from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, went_silent
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.evidence.logs.recovered_errors import split_survived, tolerated
 from ray_sentinel.evidence.logs.training.startup import StuckStart, stuck_start
@@ -181,10 +181,9 @@ def _with_nan(told: Triage, case: LogAnalysis, nan: Hit) -> Triage:
 def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
     started = case.started
     cause = first_cause(case.fatal, started)
-    quiet = silence(
+    hung = went_silent(
         case.files, case.training, case.phase, case.question.now, live=case.question.live
     )
-    hung = quiet is not None and quiet.before_end
     if cause is not None:
         kind = class_of(cause, started)
         told = behind_timeout(cause, kind, case.fatal, case.files, case.world)
@@ -201,12 +200,10 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
         if echo == "cancelled" and stuck is not None:
             return _never_started(case, stuck, cause)
         if echo == "cancelled" and hung:
-            return answer(
-                case, "hang", "stopped", None, confidence=0.6, underlying=echo, quiet=True
-            )
+            return answer(case, "hang", "stopped", None, confidence=0.6, underlying=echo)
         return answer(case, echo, "failed", cause, confidence=0.5)
-    if quiet is not None:
-        return answer(case, "hang", "unknown", None, confidence=0.6, quiet=True)
+    if hung:
+        return answer(case, "hang", "unknown", None, confidence=0.6)
     return _unexplained_end(case)
 
 
@@ -220,7 +217,7 @@ def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
     if (stuck := _stuck_start(case)) is not None:
         return _never_started(case, stuck, cause)
     if hung:
-        return answer(case, "hang", "stopped", None, confidence=0.7, underlying=kind, quiet=True)
+        return answer(case, "hang", "stopped", None, confidence=0.7, underlying=kind)
     return answer(case, kind, "stopped", cause, confidence=0.85)
 
 
@@ -312,9 +309,7 @@ def _never_started(case: LogAnalysis, stuck: StuckStart, ended: Hit | None) -> T
     """``ended``: how somebody ended it."""
     outcome: Outcome = "stopped" if ended else "running" if case.ending.moving else "unknown"
     underlying = class_of(ended, False) if ended else ""
-    told = answer(
-        case, "startup-stuck", outcome, None, confidence=0.7, underlying=underlying, quiet=True
-    )
+    told = answer(case, "startup-stuck", outcome, None, confidence=0.7, underlying=underlying)
     begun = Hit(
         file=stuck.file,
         offset=stuck.first.offset,

@@ -45,15 +45,8 @@ def next_steps(
     return tuple(found)
 
 
-def summary(
-    kind: str,
-    cause: Hit | None,
-    rank: int | None,
-    steps: StepProgress,
-    quiet: bool,
-    phase: str = "",
-) -> str:
-    """The answer in one sentence. ``quiet``: whether nothing moved for long."""
+def summary(kind: str, cause: Hit | None, rank: int | None, steps: StepProgress, phase: str) -> str:
+    """The answer in one sentence."""
     where = _where(steps)
     if kind == "completed":
         return f"Training finished ({where})."
@@ -63,7 +56,7 @@ def summary(
         return f"Training finished ({where}); only the teardown failed."
     if kind == "unknown-death" and cause is None:
         return f"The logs end {where} without giving a reason."
-    if kind == "hang" and (quiet or cause is None):
+    if kind == "hang" and cause is None:
         phase_of = f", in the phase {phase}" if phase and steps.last_step is None else ""
         return f"There was no progress any more {where}{phase_of}."
     who = f" on rank {rank}" if rank is not None else ""
@@ -86,13 +79,12 @@ def answer(
     *,
     confidence: float,
     underlying: str = "",
-    quiet: bool = False,
     after: Sequence[Hit] = (),
 ) -> Triage:
     """The answer that the job failed, or ended, as ``kind`` because of ``cause``.
 
-    ``quiet``: whether nothing moved for long; ``after``: the errors after the end of training;
-    ``underlying``: how a job that stood still was ended.
+    ``after``: the errors after the end of training; ``underlying``: how a job that stood still was
+    ended.
     """
     phase = case.phase.phase if case.phase else ""
     steps = _progress(case)
@@ -103,7 +95,7 @@ def answer(
     told = Triage(
         kind=_checked(kind),
         outcome=outcome,
-        summary=summary(kind, _spoken_by(rank, cause, everything), rank, steps, quiet, phase),
+        summary=summary(kind, _spoken_by(rank, cause, everything), rank, steps, phase),
         confidence=confidence,
         signature=cause.signature.id if cause else "",
         cause=(cause.signature.cause if cause else "") or (advice[0].cause if advice else ""),

@@ -64,13 +64,6 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         return before, [hit for hit in hits if _after(hit, self.marker)]
 
 
-class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing moved for ``seconds``; for ``before_end`` seconds until somebody ended the job."""
-
-    seconds: float
-    before_end: bool
-
-
 def find_ending(
     files: Sequence[FileFacts], training: TrainingTimeline, now: float | None, *, live: bool
 ) -> Ending:
@@ -197,19 +190,19 @@ def _session_ended(files: Sequence[FileFacts], training: TrainingTimeline) -> bo
     return last is not None and (training.last_time is None or last >= training.last_time)
 
 
-def silence(
+def went_silent(
     files: Sequence[FileFacts],
     training: TrainingTimeline,
     phase: PhaseSeen | None,
     now: float | None,
     *,
     live: bool,
-) -> Silence | None:
-    """The time from the last progress to the last sign of life, if it is far too long."""
+) -> bool:
+    """Whether the time from the last progress to the last sign of life is far too long."""
     own = [f for f in files if f.file.kind != "kernel"]  # a machine outlives the job
     ends = [f.last_time for f in own if f.last_time is not None]
     if not ends:
-        return None
+        return False
     end = now if live and now is not None else max(ends)
     last = training.latest
     limit = max(_QUIET_LEAST, _QUIET_STEPS * (training.step_seconds or 0.0))
@@ -223,9 +216,7 @@ def silence(
         last = max(filter(None, (last, _served_at(files, phase))), default=None)
     if last is None and live:
         last = _newest(of_the_job(files), live=True)
-    if last is None or end - last <= limit:
-        return None
-    return Silence(seconds=end - last, before_end=True)
+    return last is not None and end - last > limit
 
 
 def _served_at(files: Sequence[FileFacts], phase: PhaseSeen | None) -> float | None:

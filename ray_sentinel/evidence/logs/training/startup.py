@@ -1,7 +1,7 @@
 """A start-up that is stuck: lines are still printed, but one phase lasts far beyond its limit.
 
-If no line is printed any more, the job stands still (``outcome.silence``); if one of the phase's
-own bars or counts still grows, it is slow.
+If no line is printed any more, the job stands still (``outcome.went_silent``); if one of the
+phase's own bars or counts still grows, it is slow.
 """
 
 from __future__ import annotations
