@@ -229,8 +229,8 @@ def _lagging(
         works = [RankWork(rank=rank) for rank in _timed_out(hits)]
     heard = _heard(files, processes, hits)
     return tuple(
-        _culprit(Origin(rank=late.rank), processes, late.reason)
-        for late in laggards(works, world, heard)
+        _culprit(Origin(rank=rank), processes, reason)
+        for rank, reason in laggards(works, world, heard).items()
     )
 
 

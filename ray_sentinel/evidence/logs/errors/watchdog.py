@@ -60,14 +60,6 @@ class RankWork(msgspec.Struct, frozen=True, kw_only=True):
     completed: int | None = None
 
 
-class Laggard(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank that the others wait for, and the reasoning."""
-
-    rank: int
-    reason: str
-    group: str = ""
-
-
 def read_work(text: str, rank: int | None) -> RankWork | None:
     """The facts in a watchdog line; ``rank`` is that of the printing process if the line has
     none."""
@@ -102,8 +94,9 @@ def laggards(
     works: Iterable[RankWork],
     world_size: int | None = None,
     heard: Collection[int] | None = None,
-) -> tuple[Laggard, ...]:
-    """The ranks that the others wait for, as far as the lines show; empty if they do not.
+) -> dict[int, str]:
+    """The ranks that the others wait for, with the reason, as far as the lines show; empty if they
+    do not.
 
     Each process group is judged by itself. More than half of a group's ranks are never named.
     ``heard`` are the ranks whose output was read; None is all.
@@ -121,12 +114,12 @@ def laggards(
         only = next(iter(by_group.values()))
         for rank, work in loose.items():
             only[rank] = _joined(only.get(rank), work)
-    found: dict[int, Laggard] = {}
+    found: dict[int, str] = {}
     for group, ranks in sorted(by_group.items()):
         world = (world_size or _guessed_world(ranks, heard)) if _is_default(group) else None
-        for laggard in _judge(group, ranks, world, heard):
-            found.setdefault(laggard.rank, laggard)
-    return tuple(found.values())
+        for rank, reason in _judge(ranks, world, heard).items():
+            found.setdefault(rank, reason)
+    return found
 
 
 def _is_default(group: str) -> bool:
@@ -145,90 +138,79 @@ def _guessed_world(ranks: dict[int, RankWork], heard: Collection[int] | None) ->
 
 
 def _judge(
-    group: str,
-    ranks: dict[int, RankWork],
-    world_size: int | None,
-    heard: Collection[int] | None,
-) -> list[Laggard]:
+    ranks: dict[int, RankWork], world_size: int | None, heard: Collection[int] | None
+) -> dict[int, str]:
     if not ranks:
-        return []
+        return {}
     for judge in (_not_enqueued, _less_completed, _odd_one_out):
-        named = judge(group, ranks)
+        named = judge(ranks)
         if 0 < len(named) <= half(max(len(ranks), 2)):
             return named
-    return _silent(group, ranks, world_size, heard)
+    return _silent(ranks, world_size, heard)
 
 
-def _not_enqueued(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
+def _not_enqueued(ranks: dict[int, RankWork]) -> dict[int, str]:
     waited = [w.seq for w in ranks.values() if w.seq is not None]
     if not waited:
-        return []
+        return {}
     common, count = Counter(waited).most_common(1)[0]
     if count * 2 < len(ranks) and count < 2:
-        return []
-    return [
-        Laggard(
-            rank=rank,
-            group=group,
-            reason=f"last enqueued collective {work.enqueued}; {count} others wait in {common}",
-        )
+        return {}
+    return {
+        rank: f"last enqueued collective {work.enqueued}; {count} others wait in {common}"
         for rank, work in sorted(ranks.items())
         if work.enqueued is not None and work.enqueued < common
-    ]
+    }
 
 
-def _less_completed(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
+def _less_completed(ranks: dict[int, RankWork]) -> dict[int, str]:
     done = {r: w.completed for r, w in ranks.items() if w.completed is not None}
     if len(done) < 2:
-        return []
+        return {}
     most, count = Counter(done.values()).most_common(1)[0]
     if count < 2 and len(done) > 2:
-        return []
+        return {}
     if len(done) == 2:
         most = max(done.values())
-    return [
-        Laggard(rank=rank, group=group, reason=f"completed {own} collectives, the others {most}")
+    return {
+        rank: f"completed {own} collectives, the others {most}"
         for rank, own in sorted(done.items())
         if own < most
-    ]
+    }
 
 
-def _odd_one_out(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
+def _odd_one_out(ranks: dict[int, RankWork]) -> dict[int, str]:
     """The one rank that waits in another operation than all the others, at the same number."""
     calls = [Called(r, w.seq, (w.operation, w.size)) for r, w in ranks.items() if w.operation]
     odd = differing(calls)
     if len(calls) < 3 or len(odd) != 1 or len(odd[0].usual) != len(calls) - 1:
-        return []
+        return {}
     rank, others = odd[0].process, len(odd[0].usual)
     own, due = ranks[rank].operation, ranks[odd[0].usual[0]].operation
     if own == due:
         # Sizes may differ by design.
-        return []
-    reason = f"in {own} where {others} others are in {due}, both number {odd[0].operation}"
-    return [Laggard(rank=rank, group=group, reason=reason)]
+        return {}
+    return {rank: f"in {own} where {others} others are in {due}, both number {odd[0].operation}"}
 
 
 def _silent(
-    group: str,
-    ranks: dict[int, RankWork],
-    world_size: int | None,
-    heard: Collection[int] | None,
-) -> list[Laggard]:
+    ranks: dict[int, RankWork], world_size: int | None, heard: Collection[int] | None
+) -> dict[int, str]:
     """If all but a few ranks report, the silent ones did not reach the collective, or are dead.
 
     Nobody is named where the output of one of them was not read.
     """
     if not world_size or len(ranks) < 2:
-        return []
+        return {}
     if max(ranks) >= world_size or world_size - len(ranks) > most_odd(world_size):
-        return []
+        return {}
     silent = sorted(set(range(world_size)) - set(ranks))
     if heard is not None and not set(silent) <= set(heard):
-        return []
+        return {}
     reason = f"its watchdog alone said nothing while those of {len(ranks)} others timed out"
     if len(silent) > 1:
         reason = f"its watchdog said nothing while those of {len(ranks)} others timed out"
-    return [Laggard(rank=rank, group=group, reason=reason) for rank in silent]
+    return dict.fromkeys(silent, reason)
 
 
 def _joined(old: RankWork | None, new: RankWork) -> RankWork:
