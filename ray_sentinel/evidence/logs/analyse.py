@@ -17,6 +17,7 @@ from ray_sentinel.evidence.logs.errors.engines import served_to_end, shut_down
 from ray_sentinel.evidence.logs.errors.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.explained_ends import with_explained_ends
 from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, went_silent
+from ray_sentinel.evidence.logs.process_index import ProcessIndex
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.evidence.logs.recovered_errors import split_survived, tolerated
 from ray_sentinel.evidence.logs.training.startup import StuckStart, stuck_start
@@ -106,7 +107,8 @@ def analyse(
     real = ended_by_srun(real, catalogue.get("srun-task-ended"))
     before, after = ending.split(real)
     fatal, survived = split_survived(before, moved, training, ending.completed)
-    fatal = with_explained_ends(fatal, moved)
+    processes = ProcessIndex(moved)
+    fatal = with_explained_ends(fatal, moved, processes)
     harmless = tolerated(after, survived)
     after = [hit for hit in after if hit not in harmless]
     case = LogAnalysis(
@@ -118,6 +120,7 @@ def analyse(
         fatal=fatal,
         survived=survived,
         phase=last_phase(moved, training),
+        processes=processes,
         number=line_number,
     )
     if ending.completed:
@@ -186,8 +189,7 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
     )
     if cause is not None:
         kind = class_of(cause, started)
-        told = behind_timeout(cause, kind, case.fatal, case.files, case.world)
-        cause = told or cause
+        cause = behind_timeout(case, cause, kind) or cause
     if cause is not None and is_trouble(cause):
         return _by_trouble(case, cause, hung)
     if nan is not None:

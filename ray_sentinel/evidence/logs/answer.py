@@ -128,7 +128,7 @@ def _culprits(
     """The culprits; none if the job did what it should."""
     if cause is None or kind in ("soft-success", "completed", "running"):
         return ()
-    return name_culprits(cause, kind, everything, case.files, case.world)
+    return name_culprits(case, cause, kind, everything)
 
 
 def _with_job(case: LogAnalysis, told: Triage) -> Triage:

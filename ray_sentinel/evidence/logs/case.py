@@ -9,7 +9,9 @@ import msgspec
 from ray_sentinel.evidence.logs.causes import is_trouble
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.logs.errors.engines import last_served
+from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.evidence.logs.outcome import Ending
+from ray_sentinel.evidence.logs.process_index import ProcessIndex
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.training.phases import PhaseSeen
 from ray_sentinel.evidence.logs.training.timeline import TrainingTimeline
@@ -46,6 +48,7 @@ class LogAnalysis(msgspec.Struct, kw_only=True):
     fatal: list[Hit]
     survived: list[Hit]
     phase: PhaseSeen | None
+    processes: ProcessIndex
     number: LineNumber
 
     @property
@@ -69,6 +72,10 @@ class LogAnalysis(msgspec.Struct, kw_only=True):
         """The number of ranks that a log's header states; None if none does."""
         sizes = (f.facts.get("world_size", "") for f in self.files)
         return max((int(size) for size in sizes if size.isdigit()), default=None)
+
+    def printed_by(self, hit: Hit) -> Origin:
+        """The process that printed the line, by the line and by the name of its file."""
+        return hit.origin.filled(self.files[hit.file].file.origin)
 
     def show(self, hit: Hit, note: str) -> LogLine:
         """``hit`` as a line of the answer."""

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.case import LogAnalysis
 from ray_sentinel.evidence.logs.causes import ended_by_signal, is_concrete, is_trouble
 from ray_sentinel.evidence.logs.errors.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.errors.watchdog import RankWork, laggards
 from ray_sentinel.evidence.logs.explained_ends import explained
 from ray_sentinel.evidence.logs.lines.lines import NOBODY, Origin
 from ray_sentinel.evidence.logs.process_index import ProcessIndex, may_be, named_by, same_place
-from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.records import Hit
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogCulprit
 
@@ -66,65 +67,60 @@ lines may."""
 
 
 def name_culprits(
-    cause: Hit, kind: str, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
+    case: LogAnalysis, cause: Hit, kind: str, hits: Sequence[Hit]
 ) -> tuple[LogCulprit, ...]:
     """The culprits behind ``cause``, the likeliest first; empty if the logs do not show any."""
-    processes = ProcessIndex(files)
+    processes = case.processes
     if cause.signature.id == "exit-abort" and _by_watchdog(hits):
-        return _lagging(hits, files, processes, world)
+        return _lagging(case, hits)
     if kind in _WAITING and cause.signature.accuses == "nobody":
-        return _lagging(hits, files, processes, world)
+        return _lagging(case, hits)
     if kind == "heartbeat-timeout":
         accused = _accused(cause, hits)
         if accused:
             return tuple(_culprit(o, processes, "its heartbeats stopped") for o in accused)
-    origin = _ranked(cause, _accused_process(cause, files), hits)
+    origin = _ranked(cause, _accused_process(case, cause), hits)
     open_to_others = cause.signature.accuses != "nobody"
     if open_to_others and origin.rank is None and origin.pid is None and origin.local_rank is None:
-        origin = _joined(origin, _from_another_line(cause, hits, files))
+        origin = _joined(origin, _from_another_line(case, cause, hits))
     if _empty(origin) and kind in _ASKED_ALIKE:
         origin = _alone(cause, hits)
     if kind == "illegal-memory-access":
-        origin = _with_device(origin, cause, hits, processes)
+        origin = _with_device(case, origin, cause, hits)
     if cause.signature.id in _OF_THE_HOST:
         whole = processes.complete(origin)
         origin = Origin(host=whole.host, ip=whole.ip)
     elif _empty(origin):
         origin = _by_exit(kind, hits, cause)
     else:
-        origin = _of_the_machine(origin, cause, hits, processes, files)
+        origin = _of_the_machine(case, origin, cause, hits)
     if _empty(origin):
-        return _lagging(hits, files, processes, world) if kind in _ENDED else ()
-    if _raised_by_all(cause, hits, files, world):
+        return _lagging(case, hits) if kind in _ENDED else ()
+    if _raised_by_all(case, cause, hits):
         return ()
     return (_culprit(origin, processes, _reason(cause)),)
 
 
-def behind_timeout(
-    cause: Hit, kind: str, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
-) -> Hit | None:
+def behind_timeout(case: LogAnalysis, cause: Hit, kind: str) -> Hit | None:
     """The error with which the awaited rank's output ends, where no date tells that it came before
     the time-outs of the others; None if watchdogs name no rank, or its output ends otherwise."""
     if kind not in _WAITING or cause.signature.accuses != "nobody":
         return None
-    processes = ProcessIndex(files)
-    awaited = {late.rank for late in _lagging(hits, files, processes, world)}
+    awaited = {late.rank for late in _lagging(case, case.fatal)}
     own = [
         hit
-        for hit in hits
+        for hit in case.fatal
         if hit.time is None
         and hit.next_time is None
-        and files[hit.file].last_offset - hit.offset <= _LAST_WORDS
+        and case.files[hit.file].last_offset - hit.offset <= _LAST_WORDS
         and is_trouble(hit)
         and is_concrete(hit, hit.signature.kind)
-        and _rank(hit.origin.filled(files[hit.file].file.origin), processes) in awaited
+        and _rank(case.printed_by(hit), case.processes) in awaited
     ]
     return own[-1] if own else None
 
 
-def _raised_by_all(
-    cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
-) -> bool:
+def _raised_by_all(case: LogAnalysis, cause: Hit, hits: Sequence[Hit]) -> bool:
     """Whether all ranks of the job raised the same exception at once: it is the program's or its
     settings', and the rank that printed first is no more to blame than the others."""
     if cause.signature.kind not in _OF_THE_PROGRAM:
@@ -133,10 +129,10 @@ def _raised_by_all(
     times = [hit.time for hit in alike if hit.own_time and hit.time is not None]
     if times and max(times) - min(times) > _AT_ONCE:
         return False
-    raised = {hit.origin.filled(files[hit.file].file.origin).rank for hit in alike} - {None}
-    seen = {hit.origin.filled(files[hit.file].file.origin).rank for hit in hits}
-    seen |= {step.rank for facts in files for step in facts.steps}
-    every = set(range(world if world is not None else len(seen - {None})))
+    raised = {case.printed_by(hit).rank for hit in alike} - {None}
+    seen = {case.printed_by(hit).rank for hit in hits}
+    seen |= {step.rank for facts in case.files for step in facts.steps}
+    every = set(range(case.world if case.world is not None else len(seen - {None})))
     return len(raised) > 1 and raised >= every | (seen - {None})
 
 
@@ -146,27 +142,19 @@ def _error_in(hit: Hit) -> str:
     return _DIGITS.sub("", f"{raised.kind}: {raised.message}" if raised else hit.text)
 
 
-def _of_the_machine(
-    origin: Origin,
-    cause: Hit,
-    hits: Sequence[Hit],
-    processes: ProcessIndex,
-    files: Sequence[FileFacts],
-) -> Origin:
+def _of_the_machine(case: LogAnalysis, origin: Origin, cause: Hit, hits: Sequence[Hit]) -> Origin:
     """``origin`` of a record about a machine: of its card, or of a process that it killed."""
-    whole = processes.complete(origin)
+    whole = case.processes.complete(origin)
     if cause.signature.kind == "link-down":
         return _of_card(whole)
     killed = cause.signature.id in _OF_THE_KERNEL and whole.rank is None
-    return _killed_rank(cause, origin, hits, files) if killed else origin
+    return _killed_rank(case, origin, cause, hits) if killed else origin
 
 
-def _killed_rank(
-    cause: Hit, origin: Origin, hits: Sequence[Hit], files: Sequence[FileFacts]
-) -> Origin:
+def _killed_rank(case: LogAnalysis, origin: Origin, cause: Hit, hits: Sequence[Hit]) -> Origin:
     """``origin`` of the kernel's record, with the only rank whose launcher saw it end by SIGKILL at
     that moment: a container has pids, and often a host name, of its own."""
-    machines = {f.file.origin.host for f in files if f.file.kind == "kernel"} - {origin.host}
+    machines = {f.file.origin.host for f in case.files if f.file.kind == "kernel"} - {origin.host}
     ended = {
         hit.exit.rank
         for hit in hits
@@ -181,14 +169,12 @@ def _killed_rank(
     return origin.filled(Origin(rank=ended.pop())) if len(ended) == 1 else origin
 
 
-def _with_device(
-    origin: Origin, cause: Hit, hits: Sequence[Hit], processes: ProcessIndex
-) -> Origin:
+def _with_device(case: LogAnalysis, origin: Origin, cause: Hit, hits: Sequence[Hit]) -> Origin:
     """``origin`` with the GPU that the driver names beside it, if there is only one. Pids do not
     help: those of the driver are the host's, those of a rank may be its container's."""
     if origin.gpu:
         return origin
-    whole = processes.complete(origin)
+    whole = case.processes.complete(origin)
     place = Origin(host=whole.host, ip=whole.ip)
     named = {
         hit.groups["gpu"]
@@ -221,16 +207,13 @@ def _by_watchdog(hits: Sequence[Hit]) -> bool:
     return any(hit.signature.id in _BY_WATCHDOG for hit in hits)
 
 
-def _lagging(
-    hits: Sequence[Hit], files: Sequence[FileFacts], processes: ProcessIndex, world: int | None
-) -> tuple[LogCulprit, ...]:
-    works = [work for facts in files for work in facts.works]
+def _lagging(case: LogAnalysis, hits: Sequence[Hit]) -> tuple[LogCulprit, ...]:
+    works = [work for facts in case.files for work in facts.works]
     if not works:
         works = [RankWork(rank=rank) for rank in _timed_out(hits)]
-    heard = _heard(files, processes, hits)
+    late = laggards(works, case.world, _heard(case, hits))
     return tuple(
-        _culprit(Origin(rank=rank), processes, reason)
-        for rank, reason in laggards(works, world, heard).items()
+        _culprit(Origin(rank=rank), case.processes, reason) for rank, reason in late.items()
     )
 
 
@@ -241,21 +224,19 @@ def _timed_out(hits: Iterable[Hit]) -> set[int]:
     return {rank for rank in ranks if rank is not None}
 
 
-def _heard(
-    files: Sequence[FileFacts], processes: ProcessIndex, hits: Sequence[Hit]
-) -> set[int] | None:
+def _heard(case: LogAnalysis, hits: Sequence[Hit]) -> set[int] | None:
     """The ranks whose output was read; None if all ranks write into one file."""
     reports = [
         {work.rank for work in facts.works} | _timed_out(hit for hit in hits if hit.file == index)
-        for index, facts in enumerate(files)
+        for index, facts in enumerate(case.files)
     ]
     shared = [ranks for ranks in reports if len(ranks) > 1]
     if len(shared) == 1 and sum(map(bool, reports)) == 1:
         return None
     named: set[int | None] = {hit.origin.rank for hit in hits}
-    for facts in files:
+    for facts in case.files:
         own = facts.file.origin
-        named |= {own.rank, own.local_rank if processes.one_node else None}
+        named |= {own.rank, own.local_rank if case.processes.one_node else None}
         named |= {seen.rank for seen in facts.steps}
     heard = {rank for rank in named if rank is not None}
     size = max((max(ranks) - min(ranks) + 1 for ranks in shared), default=0)
@@ -277,9 +258,8 @@ def _accused(cause: Hit, hits: Iterable[Hit]) -> list[Origin]:
     return list(seen.values())[:16]
 
 
-def _accused_process(cause: Hit, files: Sequence[FileFacts]) -> Origin:
-    named = named_by(cause)
-    own = cause.origin.filled(files[cause.file].file.origin)
+def _accused_process(case: LogAnalysis, cause: Hit) -> Origin:
+    named, own = named_by(cause), case.printed_by(cause)
     launcher = "code" in cause.groups
     # Who reports the code of a process that ended is not that process, but runs on its node.
     if cause.signature.accuses == "nobody" or _ELSEWHERE.search(cause.text):
@@ -288,20 +268,20 @@ def _accused_process(cause: Hit, files: Sequence[FileFacts]) -> Origin:
         if _agree(named, own):
             return named.filled(own)
         return named.filled(Origin(host=own.host, ip=own.ip)) if launcher else own.filled(named)
-    file = files[cause.file].file
+    file = case.files[cause.file].file
     if file.kind == "kernel" or cause.text.startswith("kernel: "):
         machine = file.origin.filled(own)
         return named.filled(Origin(host=machine.host, ip=machine.ip))
     return named.filled(Origin(host=own.host, ip=own.ip)) if launcher else named
 
 
-def _from_another_line(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:
+def _from_another_line(case: LogAnalysis, cause: Hit, hits: Sequence[Hit]) -> Origin:
     """The process in the next line that reports the same thing and names somebody."""
     for hit in hits:
         same = hit is not cause and hit.signature.kind == cause.signature.kind
         if not same or hit.exit is not None or hit.signature.role == "echo":
             continue
-        origin = _accused_process(hit, files)
+        origin = _accused_process(case, hit)
         if not _empty(origin) and _near(hit, cause):
             return origin
     return NOBODY

@@ -38,12 +38,13 @@ _UCX = re.compile(r"\[(?P<host>[\w.-]{1,255}):0*(?P<pid>\d{1,9})(?::\d+)+\]")
 """The prefix ``[host:pid:thread:tid]`` that UCX writes before its lines."""
 
 
-def with_explained_ends(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
+def with_explained_ends(
+    hits: Sequence[Hit], files: Sequence[FileFacts], processes: ProcessIndex
+) -> list[Hit]:
     """``hits``, with ends that their process explained turned into echoes that accuse nobody.
 
     If nothing else is trouble, the loss of a peer is, in whatever words a library reports it.
     """
-    processes = ProcessIndex(files)
     lost: dict[int, list[tuple[Hit, Origin]]] = {}
     for hit in hits:
         if _lost_its_peer(hit):
