@@ -80,8 +80,7 @@ def name_culprits(
         if accused:
             return tuple(_culprit(o, processes, "its heartbeats stopped") for o in accused)
     origin = _ranked(cause, _accused_process(case, cause), hits)
-    open_to_others = cause.signature.accuses != "nobody"
-    if open_to_others and origin.rank is None and origin.pid is None and origin.local_rank is None:
+    if cause.signature.accuses != "nobody" and not origin.names_process:
         origin = _joined(origin, _from_another_line(case, cause, hits))
     if _empty(origin) and kind in _ASKED_ALIKE:
         origin = _alone(cause, hits)
@@ -352,12 +351,7 @@ def _names_one(hit: Hit) -> bool:
 
 
 def _empty(origin: Origin) -> bool:
-    return origin == NOBODY or (
-        origin.rank is None
-        and origin.pid is None
-        and origin.local_rank is None
-        and not (origin.ip or origin.host or origin.gpu)
-    )
+    return not (origin.names_process or origin.ip or origin.host or origin.gpu)
 
 
 def _culprit(origin: Origin, processes: ProcessIndex, reason: str) -> LogCulprit:

@@ -110,12 +110,8 @@ def _may_be_explained(hit: Hit, gone: Sequence[tuple[Hit, Origin]], torchrun: bo
         return False
     near = [who for said, who in gone if _soon_after(hit, said)]
     # Where torchrun starts the ranks, srun's tasks are its launchers.
-    named = not (torchrun and is_of_srun(hit)) and _names_process(named_by(hit).filled(hit.origin))
-    return bool(near) and (not named or not all(map(_names_process, near)))
-
-
-def _names_process(who: Origin) -> bool:
-    return (who.rank, who.local_rank, who.pid) != (None, None, None)
+    named = not (torchrun and is_of_srun(hit)) and named_by(hit).filled(hit.origin).names_process
+    return bool(near) and (not named or not all(who.names_process for who in near))
 
 
 def _printed_by(hit: Hit, files: Sequence[FileFacts], processes: ProcessIndex) -> Origin:

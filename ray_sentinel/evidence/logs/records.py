@@ -49,6 +49,11 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     exception: LogException | None = None
     exit: ProcessExit | None = None
 
+    @property
+    def latest(self) -> float | None:
+        """When the line was printed at the latest."""
+        return self.time if self.own_time else self.next_time
+
 
 class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A step line found in a file."""

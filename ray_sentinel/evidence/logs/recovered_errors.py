@@ -61,8 +61,8 @@ def split_survived(
 def _announces(notice: Hit, fatal: Sequence[Hit]) -> bool:
     """Whether a failure followed the notice that a node will be taken back: training goes on for
     the minutes that the notice gives."""
-    ends = (_latest(hit) for hit in fatal if hit is not notice)
-    began = _latest(notice)
+    ends = (hit.latest for hit in fatal if hit is not notice)
+    began = notice.latest
     return began is not None and any(
         end is not None and 0.0 <= end - began <= ANYTIME for end in ends
     )
@@ -85,10 +85,9 @@ def _numbers_came_back(hit: Hit, files: Sequence[FileFacts], training: TrainingT
     was left out, or that training got over."""
     own = [seen for seen in files[hit.file].steps if seen.offset > hit.offset]
     if not own:
-        known = hit.time if hit.own_time else hit.next_time
-        if known is None:
+        if hit.latest is None:
             return False
-        own = [s for s in training.steps if s.time is not None and s.time > known]
+        own = [s for s in training.steps if s.time is not None and s.time > hit.latest]
     told = [seen for seen in own if seen.step.loss is not None or seen.step.norm is not None]
     return len(told) >= SURVIVED_STEPS and all(map(_is_finite, told[-SURVIVED_STEPS:]))
 
@@ -192,7 +191,7 @@ def _long_past(
     begin = min((f.first_time for f in own if f.first_time is not None), default=None)
     end = max((f.last_time for f in own if f.last_time is not None), default=None)
     failures = sorted(hit.time for hit in fatal if hit.time is not None)
-    dated = [(when, hit) for hit in lasting if (when := _latest(hit)) is not None]
+    dated = [(when, hit) for hit in lasting if (when := hit.latest) is not None]
     for when, hit in sorted(dated, key=lambda item: item[0], reverse=True):
         failed = min((at for at in failures if at >= when), default=None)
         until = end if failed is None else failed
@@ -226,8 +225,3 @@ def _other_zone(record: float, failure: float) -> bool:
     """Written when the job failed, on a clock some hours off: ``dmesg -T`` gives local times."""
     apart = failure - record
     return 0 < apart < FARTHEST_ZONE and abs(apart - round_zone(apart)) < _SAME_MOMENT
-
-
-def _latest(hit: Hit) -> float | None:
-    """When the line was printed at the latest."""
-    return hit.time if hit.own_time else hit.next_time

@@ -102,6 +102,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The number that srun or mpirun gave. It is the rank too, unless the task is a launcher of
     ranks."""
 
+    @property
+    def names_process(self) -> bool:
+        """Whether it says more than the process's host: a rank, a local rank or a pid."""
+        return (self.rank, self.local_rank, self.pid) != (None, None, None)
+
     def filled(self, other: Origin) -> Origin:
         """This origin, with its gaps filled from ``other``."""
         return Origin(

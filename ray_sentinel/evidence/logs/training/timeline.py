@@ -135,12 +135,11 @@ def steps_after(hit: Hit, files: Sequence[FileFacts], training: TrainingTimeline
         # What other processes print reaches a Ray driver's log seconds late.
         late = _STREAM_SECONDS / (training.step_seconds or _STREAM_SECONDS / SURVIVED_STEPS)
         own = own if len(own) >= late else set()
-    known = hit.time if hit.own_time else hit.next_time
     if own:
         return len(own)
-    if known is None:
+    if hit.latest is None:
         return _steps_since_end(hit.file, files, training)
-    return steps_between(known, math.inf, training, beside=hit.file)
+    return steps_between(hit.latest, math.inf, training, beside=hit.file)
 
 
 def _steps_since_end(file: int, files: Sequence[FileFacts], training: TrainingTimeline) -> int:
