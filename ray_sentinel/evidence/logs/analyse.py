@@ -16,7 +16,7 @@ from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.logs.errors.engines import served_to_end, shut_down
 from ray_sentinel.evidence.logs.errors.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.explained_ends import with_explained_ends
-from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, went_silent
+from ray_sentinel.evidence.logs.outcome import find_ending, of_the_job, went_silent
 from ray_sentinel.evidence.logs.process_index import ProcessIndex
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.evidence.logs.recovered_errors import split_survived, tolerated
@@ -312,14 +312,8 @@ def _never_started(case: LogAnalysis, stuck: StuckStart, ended: Hit | None) -> T
     outcome: Outcome = "stopped" if ended else "running" if case.ending.moving else "unknown"
     underlying = class_of(ended, False) if ended else ""
     told = answer(case, "startup-stuck", outcome, None, confidence=0.7, underlying=underlying)
-    begun = Hit(
-        file=stuck.file,
-        offset=stuck.first.offset,
-        text=stuck.first.text,
-        signature=LAST_STEP,
-        time=stuck.first.time,
-    )
-    phase = stuck.first.phase
+    first, phase = stuck.first, stuck.first.phase
+    begun = case.line(stuck.file, first.offset, first.text, f"the phase {phase} begins", first.time)
     summary = (
         f"The start-up is stuck: phase {phase} has lasted {stuck.seconds / 60:.0f} min "
         f"(limit {stuck.limit / 60:.0f} min), and no step was seen."
@@ -329,7 +323,7 @@ def _never_started(case: LogAnalysis, stuck: StuckStart, ended: Hit | None) -> T
         summary=summary,
         phase=phase,
         phase_seconds=round(stuck.seconds, 1),
-        evidence=(case.show(begun, f"the phase {phase} begins"), *told.evidence),
+        evidence=(begun, *told.evidence),
     )
 
 

@@ -79,11 +79,15 @@ class LogAnalysis(msgspec.Struct, kw_only=True):
 
     def show(self, hit: Hit, note: str) -> LogLine:
         """``hit`` as a line of the answer."""
-        text = mask(hit.text)
+        return self.line(hit.file, hit.offset, hit.text, note, hit.time)
+
+    def line(self, file: int, offset: int, text: str, note: str, time: float | None) -> LogLine:
+        """What stands at ``offset`` of a file, as a line of the answer."""
+        text = mask(text)
         return LogLine(
-            file=self.files[hit.file].file.label,
-            line=self.number(hit.file, hit.offset),
+            file=self.files[file].file.label,
+            line=self.number(file, offset),
             text=text if len(text) <= SHOWN else text[: SHOWN - 1] + "…",
             note=note,
-            time=hit.time,
+            time=time,
         )

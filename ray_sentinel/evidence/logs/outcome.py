@@ -45,7 +45,7 @@ _TEARDOWN = frozenset(
 )
 """Classes of what may go wrong when all is done; any other failure may have cost the last
 checkpoint."""
-LAST_STEP = Signature(id="last-step", kind="completed", role="note")
+_LAST_STEP = Signature(id="last-step", kind="completed", role="note")
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ def _last_of_all(files: Sequence[FileFacts], training: TrainingTimeline) -> Hit 
         file=training.file,
         offset=seen.offset,
         text=f"step {step.step}",
-        signature=LAST_STEP,
+        signature=_LAST_STEP,
         time=seen.time,
         streamed=seen.streamed,
     )

@@ -52,17 +52,9 @@ def _last_signs(case: LogAnalysis) -> list[LogLine]:
     if case.ending.marker is not None:
         lines.append(case.show(case.ending.marker, "the end of training"))
     if case.training.steps and case.training.file is not None:
-        step, file = case.training.steps[-1], case.files[case.training.file]
+        step = case.training.steps[-1]
         number = f"step {step.step.step}" if step.step.step is not None else "last step line"
-        lines.append(
-            LogLine(
-                file=file.file.label,
-                line=case.number(case.training.file, step.offset),
-                text=number,
-                note="last step",
-                time=step.time,
-            )
-        )
+        lines.append(case.line(case.training.file, step.offset, number, "last step", step.time))
     ended = [(f.last_time or 0.0, i) for i, f in enumerate(case.files) if f.last_line]
     if ended:
         index = max(ended)[1]
