@@ -12,8 +12,14 @@ from typing import Any
 from ray_sentinel.config import parse_toml
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
-from ray_sentinel.evidence.logs.errors.signatures import Advice, Signature, parse_entries
-from ray_sentinel.evidence.logs.training.phases import PhaseMark, check_marks, parse_marks
+from ray_sentinel.evidence.logs.errors.signatures import (
+    Advice,
+    Signature,
+    check_expressions,
+    parse_entries,
+    read_tables,
+)
+from ray_sentinel.evidence.logs.training.phases import PhaseMark
 from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 
 if sys.version_info >= (3, 11):
@@ -43,7 +49,8 @@ def load_catalogue(files: Iterable[Path] = ()) -> Catalogue:
     extra: list[tuple[str, Signature]] = []
     for path in own:
         found = _parsed(_read(path), str(path))
-        check_marks(found[2], str(path))
+        for mark in found[2]:
+            check_expressions(mark.pattern, f"{path}: phase {mark.id}: pattern")
         extra += found[0]
         advice = advice + found[1]
         marks = marks + found[2]
@@ -71,7 +78,8 @@ def _packaged() -> _Entries:
 
 def _parsed(data: Mapping[str, Any], where: str) -> _Entries:
     signatures, advice = parse_entries(data, where)
-    return [(where, entry) for entry in signatures], list(advice), list(parse_marks(data, where))
+    marks = read_tables(data, "phase", PhaseMark, where)
+    return [(where, entry) for entry in signatures], list(advice), list(marks)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ a side service came up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ Accuses = Literal["self", "named", "nobody"]
 """Whom a line speaks against: the process that printed it, the one named in it, or nobody."""
 
 CLASSES = frozenset(get_args(FailureClass))
+Entry = TypeVar("Entry")
 
 
 class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,17 +99,19 @@ class Advice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     source: tuple[Citation, ...] = ()
 
 
-class CompiledSignature(msgspec.Struct, frozen=True):
-    """A signature ready to match."""
+class Expressions(msgspec.Struct, frozen=True, kw_only=True):
+    """The words and expressions of an entry, ready to match."""
 
-    signature: Signature
     literals: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
-    unless: tuple[re.Pattern[str], ...]
+    unless: tuple[re.Pattern[str], ...] = ()
 
     def search(self, text: str, lower: str) -> dict[str, str] | None:
         """The named groups if ``text`` matches (``lower`` is it in lower case), else None."""
-        if not any(literal in lower for literal in self.literals):
+        for literal in self.literals:  # of all lines: any() would take twice as long
+            if literal in lower:
+                break
+        else:
             return None
         groups: dict[str, str] = {}
         if self.patterns:
@@ -122,6 +125,12 @@ class CompiledSignature(msgspec.Struct, frozen=True):
         if any(pattern.search(text) for pattern in self.unless):
             return None
         return groups
+
+
+class CompiledSignature(Expressions, frozen=True, kw_only=True):
+    """A signature ready to match."""
+
+    signature: Signature
 
 
 def compile_rule(signature: Signature, where: str, *, check: bool = True) -> CompiledSignature:
@@ -147,24 +156,26 @@ def compile_rule(signature: Signature, where: str, *, check: bool = True) -> Com
         )
     if "\n" in "".join(signature.match):
         raise ConfigError(f"{place}: match words cannot span lines")
+    if check:
+        check_expressions(signature.pattern, f"{place}: pattern")
+        check_expressions(signature.unless, f"{place}: unless")
     return CompiledSignature(
-        signature,
-        tuple(word.lower() for word in signature.match),
-        tuple(_compiled(text, place, "pattern", check) for text in signature.pattern),
-        tuple(_compiled(text, place, "unless", check) for text in signature.unless),
+        signature=signature,
+        literals=tuple(word.lower() for word in signature.match),
+        patterns=tuple(map(re.compile, signature.pattern)),
+        unless=tuple(map(re.compile, signature.unless)),
     )
 
 
-def _compiled(text: str, place: str, key: str, check: bool) -> re.Pattern[str]:
-    compiled = re.compile(text)
-    if check:
+def check_expressions(expressions: Iterable[str], where: str) -> None:
+    """Raise ConfigError, naming ``where``, for an expression that cannot be used."""
+    for text in expressions:
         try:
-            re.check(compiled)
+            re.check(re.compile(text))
         except re.error as error:
             raise ConfigError(
-                f"{place}: {key} {text!r} is no regular expression to use: {error}"
+                f"{where} {text!r} is no regular expression to use: {error}"
             ) from None
-    return compiled
 
 
 def parse_entries(
@@ -180,21 +191,22 @@ def parse_entries(
             f"{where}: unknown table {sorted(unknown)[0]!r}; a catalogue holds [[signature]], "
             "[[advice]] and [[phase]]"
         )
-    signatures = tuple(_entry(item, Signature, where) for item in _tables(data, "signature", where))
-    advice = tuple(_entry(item, Advice, where) for item in _tables(data, "advice", where))
-    return signatures, advice
+    signatures = read_tables(data, "signature", Signature, where)
+    return signatures, read_tables(data, "advice", Advice, where)
 
 
-def _tables(data: Mapping[str, Any], key: str, where: str) -> Iterable[Any]:
+def read_tables(
+    data: Mapping[str, Any], key: str, kind: type[Entry], where: str
+) -> tuple[Entry, ...]:
+    """The ``[[key]]`` tables of a catalogue file. Raises ConfigError, naming the entry."""
     tables = data.get(key, ())
     if not isinstance(tables, list | tuple):
         raise ConfigError(f"{where}: write [[{key}]], with double brackets: there may be several")
-    return tables
-
-
-def _entry(item: Any, kind: type[Any], where: str) -> Any:
-    name = item.get("id", "?") if isinstance(item, Mapping) else "?"
-    try:
-        return msgspec.convert(item, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {kind.__name__.lower()} {name}: {error}") from None
+    found = []
+    for item in tables:
+        try:
+            found.append(msgspec.convert(item, kind))
+        except msgspec.ValidationError as error:
+            name = item.get("id", "?") if isinstance(item, Mapping) else "?"
+            raise ConfigError(f"{where}: {key} {name}: {error}") from None
+    return tuple(found)

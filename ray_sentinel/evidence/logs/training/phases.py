@@ -7,14 +7,12 @@ life.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.errors import ConfigError
-from ray_sentinel.evidence.logs.errors.signatures import Citation
+from ray_sentinel.evidence.logs.errors.signatures import Citation, Expressions
 
 
 class PhaseMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -32,12 +30,10 @@ class PhaseMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     source: tuple[Citation, ...] = ()
 
 
-class CompiledMark(msgspec.Struct, frozen=True):
+class CompiledMark(Expressions, frozen=True, kw_only=True):
     """A mark ready to match."""
 
     mark: PhaseMark
-    literals: tuple[str, ...]
-    patterns: tuple[re.Pattern[str], ...]
 
 
 class PhaseSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,37 +46,15 @@ class PhaseSeen(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def parse_marks(data: Mapping[str, Any], where: str) -> tuple[PhaseMark, ...]:
-    """The ``[[phase]]`` tables of a catalogue file. Raises ConfigError, naming the entry."""
-    marks = []
-    for item in data.get("phase", ()):
-        name = item.get("id", "?") if isinstance(item, Mapping) else "?"
-        try:
-            marks.append(msgspec.convert(item, PhaseMark))
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{where}: phase {name}: {error}") from None
-    return tuple(marks)
-
-
-def check_marks(marks: Iterable[PhaseMark], where: str) -> None:
-    """Raise ConfigError, naming the entry, for an expression that cannot be used."""
-    for mark in marks:
-        for text in mark.pattern:
-            try:
-                re.check(re.compile(text))
-            except re.error as error:
-                raise ConfigError(
-                    f"{where}: phase {mark.id}: pattern {text!r} is no regular expression to use: "
-                    f"{error}"
-                ) from None
-
-
 def compile_marks(marks: Iterable[PhaseMark]) -> tuple[CompiledMark, ...]:
     """The marks, compiled; a later id replaces an earlier one."""
     compiled: dict[str, CompiledMark] = {}
     for mark in marks:
-        patterns = tuple(re.compile(text) for text in mark.pattern)
-        compiled[mark.id] = CompiledMark(mark, tuple(w.lower() for w in mark.match), patterns)
+        compiled[mark.id] = CompiledMark(
+            mark=mark,
+            literals=tuple(word.lower() for word in mark.match),
+            patterns=tuple(map(re.compile, mark.pattern)),
+        )
     return tuple(compiled.values())
 
 
@@ -88,8 +62,6 @@ def find_phase(marks: Iterable[CompiledMark], text: str) -> PhaseMark | None:
     """The mark that ``text`` matches, or None."""
     lower = text.lower()
     for item in marks:
-        if any(word in lower for word in item.literals) and (
-            not item.patterns or any(pattern.search(text) for pattern in item.patterns)
-        ):
+        if item.search(text, lower) is not None:
             return item.mark
     return None
