@@ -26,7 +26,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -64,21 +64,23 @@ Timed = tuple[Entry, float]
 measured."""
 _Runs = tuple[tuple[int, int, int], ...]
 """Ranks, as the first of a run, the step to each next one, and how many they are."""
-_Kind = tuple[
-    int,
-    tuple[str, str],
-    bool,
-    str,
-    int | None,
-    str,
-    int | None,
-    tuple[tuple[int, ...], tuple[int, ...]],
-    tuple[tuple[str, ...], tuple[str, ...]],
-    bool,
-    bool,
-    bool,
-]
-"""What operations have in common: the fields of ``Entry`` that are not running numbers."""
+
+
+class _Kind(NamedTuple):
+    """What operations have in common: the fields of ``Entry`` that are not running numbers."""
+
+    pg: int
+    group: tuple[str, str]
+    p2p: bool
+    op: str
+    peer: int | None
+    library: str
+    me: int | None
+    numels: tuple[tuple[int, ...], tuple[int, ...]]
+    dtypes: tuple[tuple[str, ...], tuple[str, ...]]
+    done: bool
+    retired: bool
+    started: bool
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -341,7 +343,7 @@ def _milliseconds(value: Any) -> float:
 
 
 def _columns(rows: Iterable[Timed]) -> _Columns:
-    kinds: dict[_Kind, int] = {}
+    kinds: dict[tuple[Any, ...], int] = {}
     entries: list[Entry] = []
     places: list[int] = []
     durations = array("d")
@@ -352,7 +354,7 @@ def _columns(rows: Iterable[Timed]) -> _Columns:
     groups = [entry.pg for entry in entries]
     created = [_UNKNOWN if e.created_ns is None else e.created_ns for e in entries]
     return _Columns(
-        kinds=list(kinds),
+        kinds=list(map(_Kind._make, kinds)),
         kind=_differences(places),
         record=_differences([entry.record for entry in entries]),
         collective_seq=_differences([entry.collective_seq for entry in entries], groups),
@@ -363,7 +365,9 @@ def _columns(rows: Iterable[Timed]) -> _Columns:
     )
 
 
-def _kind(entry: Entry) -> _Kind:
+def _kind(entry: Entry) -> tuple[Any, ...]:
+    """The fields of the entry's ``_Kind``."""
+    # Of each operation of each rank: attrgetter() takes three times as long.
     return (
         entry.pg,
         entry.group,
@@ -386,7 +390,7 @@ def _rows(columns: _Columns) -> Iterator[Timed]:
     durations.frombytes(_in_order(columns.duration))
     if not all(0 <= place < len(columns.kinds) for place in places):
         raise InputError("is damaged: it counts what it does not hold")
-    groups = [columns.kinds[place][0] for place in places]
+    groups = [columns.kinds[place].pg for place in places]
     running = (
         _numbers(columns.record),
         _numbers(columns.collective_seq, groups),
@@ -396,30 +400,17 @@ def _rows(columns: _Columns) -> Iterator[Timed]:
     )
     if {len(places), len(durations)} != {len(places), *map(len, running)}:
         raise InputError("is damaged: its columns differ in length")
+    common = [kind._asdict() for kind in columns.kinds]
     for place, duration, record, seq, p2p_seq, op_id, created in zip(
         places, durations, *running, strict=True
     ):
-        pg, group, p2p, op, peer, library, me, numels, dtypes, done, retired, started = (
-            columns.kinds[place]
-        )
         entry = Entry(
+            **common[place],
             record=record,
-            pg=pg,
-            group=group,
-            p2p=p2p,
             collective_seq=seq,
             p2p_seq=p2p_seq,
             op_id=op_id,
-            op=op,
-            peer=peer,
-            library=library,
-            me=me,
-            numels=numels,
-            dtypes=dtypes,
-            done=done,
             created_ns=None if created == _UNKNOWN else created,
-            retired=retired,
-            started=started,
         )
         yield entry, duration
 
