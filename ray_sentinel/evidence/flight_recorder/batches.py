@@ -21,8 +21,7 @@ def settle(dumps: dict[int, RankDump], groups: ProcessGroups) -> dict[int, RankD
     finished = _finished_at_both_ends(dumps, groups)
     result = {}
     for rank, dump in dumps.items():
-        last = max((entry.record for entry in dump.pending), default=-1)
-        last = max(last, max((entry.record for entry in dump.last_done.values()), default=-1))
+        last = max((entry.record for entry in dump.kept), default=-1)
         over = [
             entry
             for entry in dump.pending
@@ -47,7 +46,7 @@ def _batched_kinds(dumps: dict[int, RankDump], groups: ProcessGroups) -> set[Kin
     return {
         _kind(rank, entry, groups)
         for rank, dump in dumps.items()
-        for entry in [*dump.pending, *dump.last_done.values()]
+        for entry in dump.kept
         if entry.p2p
         and (entry.op == "coalesced" or 0 < entry.collective_seq + entry.p2p_seq < entry.op_id)
     } - {None}
@@ -129,7 +128,7 @@ def _without(dump: RankDump, over: list[Entry]) -> RankDump:
         key = (entry.pg, True)
         if key not in last_done or last_done[key].record < entry.record:
             last_done[key] = msgspec.structs.replace(
-                entry, done=True, op="coalesced", parts=entry.parts or (entry,)
+                entry, done=True, op="coalesced", parts=entry.transfers
             )
     pending = [entry for entry in dump.pending if entry.record not in records]
     return msgspec.structs.replace(dump, pending=pending, last_done=last_done)

@@ -48,6 +48,11 @@ class RankDump(msgspec.Struct, kw_only=True):
     """The dump's version leaves out what would be needed to accuse anybody."""
     problem: str = ""
 
+    @property
+    def kept(self) -> list[Entry]:
+        """The operations that are known: the last done of each counter, then the pending."""
+        return [*self.last_done.values(), *self.pending]
+
 
 def read(rank: int, data: bytes) -> RankDump:
     """Parse one dump. Raises InputError if nothing in it is usable."""
@@ -59,7 +64,7 @@ def history(data: bytes) -> list[Entry]:
     entries = [
         entry
         for place, raw in enumerate(modern(entries_of(load(data).data))[0])
-        if (entry := _try(raw, place))
+        if (entry := entry_of(raw, place))
     ]
     entries.sort(key=lambda entry: entry.record)
     return fold(entries)
@@ -73,11 +78,11 @@ def reduced(rank: int, raw: RawDump) -> RankDump:
     closed_batches = _closed_batches(rows) if open_rows else set()
     open_entries: list[Entry] = []
     parts: dict[_BatchKey, list[Entry]] = {}
-    for entry in (entry for place, row in open_rows if (entry := _try(row, place))):
+    for entry in (entry for place, row in open_rows if (entry := entry_of(row, place))):
         closed = _key(entry) in closed_batches
         (parts.setdefault(_key(entry), []) if closed else open_entries).append(entry)
     open_entries.sort(key=lambda entry: entry.record)
-    done_entries = [_with_parts(entry, parts) for row in closed_rows if (entry := _try(row, 0))]
+    done_entries = [_with_parts(entry, parts) for row in closed_rows if (entry := entry_of(row, 0))]
     folded = fold(open_entries)
     last_done = {(entry.pg, entry.p2p): entry for entry in done_entries}
     for entry in folded:
@@ -159,7 +164,7 @@ def _closed_batches(rows: list[Any]) -> set[_BatchKey]:
         for row in rows
         if row.get("state") == "completed" and str(row.get("profiling_name")).endswith("coalesced")
     ]
-    return {_key(entry) for row in ends if (entry := _try(row, 0)) and entry.op == "coalesced"}
+    return {_key(entry) for row in ends if (entry := entry_of(row, 0)) and entry.op == "coalesced"}
 
 
 def _drop_retired(
@@ -183,11 +188,11 @@ def _drop_retired(
     return keep, list(last.values())
 
 
-def _try(row: Any, place: int) -> Entry | None:
+def entry_of(row: Any, place: int) -> Entry | None:
+    """``parse``; None also for a row with numbers too large to be plausible."""
     try:
         return parse(row, place)
     except (OverflowError, ValueError):
-        # Numbers too large to be plausible.
         return None
 
 
@@ -247,7 +252,7 @@ def _counts(rows: list[Any]) -> dict[tuple[int, str, int], int]:
     for row in rows:
         if row.get("is_p2p") is False:
             continue
-        if (entry := _try(row, 0)) and entry.p2p and entry.peer is not None:
+        if (entry := entry_of(row, 0)) and entry.p2p and entry.peer is not None:
             key = (entry.pg, entry.op, entry.peer)
             counts[key] = counts.get(key, 0) + 1
     return counts

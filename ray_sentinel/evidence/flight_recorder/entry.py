@@ -99,6 +99,11 @@ class Entry(msgspec.Struct, kw_only=True):
         return self.p2p_seq if self.p2p else self.collective_seq
 
     @property
+    def transfers(self) -> tuple[Entry, ...]:
+        """The sends and receives of a batch, or the operation itself where it is none."""
+        return self.parts or (self,)
+
+    @property
     def needs_everyone(self) -> bool:
         """Whether it completes only after all members of the group have called it."""
         if self.op == "coalesced":
@@ -134,8 +139,7 @@ class Entry(msgspec.Struct, kw_only=True):
         if self.p2p:
             # A batch of one and a single transfer move the same data.
             return tuple(
-                (part.op, sum(part.numels[0]), frozenset(part.dtypes[0]))
-                for part in self.parts or (self,)
+                (part.op, sum(part.numels[0]), frozenset(part.dtypes[0])) for part in self.transfers
             )
         if self.parts:
             return (self.op, *(part.signature() for part in self.parts))

@@ -83,8 +83,7 @@ def left_over(dumps: Mapping[int, RankDump]) -> dict[int, float]:
 
 def _last_call(dump: RankDump) -> tuple[float, Entry] | None:
     """The rank's latest call, after its time in Unix seconds; None if that is not known."""
-    made = (*dump.last_done.values(), *dump.pending)
-    known = [(e.created_ns / 1e9, e) for e in made if e.created_ns is not None]
+    known = [(e.created_ns / 1e9, e) for e in dump.kept if e.created_ns is not None]
     return max(known, key=lambda one: one[0], default=None)
 
 

@@ -39,7 +39,7 @@ class Partners:
         if group is None:
             return []
         result = []
-        for part in entry.parts or (entry,):
+        for part in entry.transfers:
             peer = self.peer(rank, part, group)
             if peer is not None:
                 result.append(self._partner(rank, entry, part, group, peer))
@@ -59,9 +59,9 @@ class Partners:
         """Whether titles hold global ranks, by the entries that can mean only one of both."""
         overall = within = 0
         for rank, dump in self._world.dumps.items():
-            for entry in [*dump.pending, *dump.last_done.values()]:
+            for entry in dump.kept:
                 group = self._world.group_of(rank, entry)
-                for part in (entry.parts or (entry,)) if group else ():
+                for part in entry.transfers if group else ():
                     assert group is not None
                     if part.me is not None and group.positions.get(rank) != rank:
                         overall += part.me == rank
@@ -124,7 +124,7 @@ class Partners:
         match.
         """
         theirs = self._transfers(peer).get((group.id, entry.seq))
-        needed = sorted(_OTHER.get(part.op, part.op) for part in entry.parts or (entry,))
+        needed = sorted(_OTHER.get(part.op, part.op) for part in entry.transfers)
         return theirs is None or theirs == needed
 
     def _transfers(self, rank: int) -> dict[tuple[int | None, int], list[str] | None]:
@@ -135,7 +135,7 @@ class Partners:
             self._made[rank] = {
                 (ident.get(entry.pg), entry.seq): None
                 if entry.op == "coalesced" and not entry.parts
-                else sorted(part.op for part in entry.parts or (entry,))
+                else sorted(part.op for part in entry.transfers)
                 for entry in self._world.history(rank)
                 if entry.p2p
             }
@@ -179,7 +179,7 @@ class Partners:
             if entry.p2p
             and entry.seq == launching
             and self._world.groups.by_pg[rank].get(entry.pg) == group.id
-            for part in entry.parts or (entry,)
+            for part in entry.transfers
         )
 
     def _between(
@@ -195,7 +195,7 @@ class Partners:
                 if entry.p2p
                 and entry.seq != launching
                 and self._world.groups.by_pg[rank].get(entry.pg) == group.id
-                for part in entry.parts or (entry,)
+                for part in entry.transfers
                 for peer_ in (self.peer(rank, part, group),)
             ]
         return [(whole, part) for o, p, whole, part in self._pending[key] if o == op and p == peer]
@@ -253,9 +253,9 @@ class Partners:
         """Which positions talk to which, in all groups of a kind together."""
         links: dict[Kind, dict[int, set[int]]] = {}
         for rank, dump in self._world.dumps.items():
-            for entry in [*dump.pending, *dump.last_done.values()]:
+            for entry in dump.kept:
                 group = self._world.group_of(rank, entry) if entry.p2p else None
-                for part in (entry.parts or (entry,)) if group else ():
+                for part in entry.transfers if group else ():
                     assert group is not None
                     peer = self.peer(rank, part, group)
                     if peer in group.positions:

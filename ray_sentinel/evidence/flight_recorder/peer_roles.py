@@ -59,7 +59,7 @@ class Equals:
         talking: set[Kind] = set()
         visible: set[Kind] = set()
         for rank, dump in self.world.dumps.items():
-            for entry in [*dump.pending, *dump.last_done.values()]:
+            for entry in dump.kept:
                 group = self.world.group_of(rank, entry)
                 if group is not None:
                     visible.add(group.kind)
@@ -113,8 +113,7 @@ class Equals:
         operations.
         """
         spans: dict[Counter, list[tuple[int, int]]] = {}
-        dump = self.world.dumps[rank]
-        for entry in [*dump.last_done.values(), *dump.pending]:
+        for entry in self.world.dumps[rank].kept:
             group = self.world.group_of(rank, entry)
             if group is not None:
                 spans.setdefault((group.kind, entry.p2p), []).append((entry.record, entry.seq))

@@ -74,7 +74,7 @@ def measure(dumps: dict[int, RankDump], groups: ProcessGroups) -> Table:
     status: dict[tuple[int, int], GroupStatus] = {}
     for rank, dump in dumps.items():
         by_pg = groups.by_pg[rank]
-        for entry in [*dump.last_done.values(), *dump.pending]:
+        for entry in dump.kept:
             if (ident := by_pg.get(entry.pg)) is not None:
                 entries.setdefault((rank, ident), []).append(entry)
                 seen.setdefault(groups.groups[ident].kind, _Seen()).add(entry)

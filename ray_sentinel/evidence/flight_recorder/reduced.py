@@ -33,7 +33,7 @@ import msgspec
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder import dump as whole
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
-from ray_sentinel.evidence.flight_recorder.entry import Entry, parse
+from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
 from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, GroupStatus
 from ray_sentinel.evidence.flight_recorder.versions import modern
@@ -325,11 +325,7 @@ def _untimed(rows: Iterable[Any]) -> Iterator[Timed]:
 
 def _timed(rows: Iterable[Any]) -> Iterator[Timed]:
     for place, row in enumerate(rows):
-        try:
-            entry = parse(row, place)
-        except (OverflowError, ValueError):
-            continue  # numbers too large to be plausible
-        if entry is not None:
+        if (entry := whole.entry_of(row, place)) is not None:
             yield entry, _milliseconds(row.get("duration_ms"))
 
 

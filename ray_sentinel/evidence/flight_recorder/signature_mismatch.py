@@ -50,8 +50,7 @@ def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> di
 
 def collectives(world: World, rank: int) -> list[Entry]:
     """A rank's latest collectives: the pending ones, and the last one of each group."""
-    dump = world.dumps[rank]
-    return [entry for entry in (*dump.last_done.values(), *dump.pending) if not entry.p2p]
+    return [entry for entry in world.dumps[rank].kept if not entry.p2p]
 
 
 def mismatch_facts(world: World, found: dict[int, str], problems: list[str]) -> RecorderFacts:

@@ -157,7 +157,7 @@ class Waits:
         return {
             ident
             for rank, dump in self.world.dumps.items()
-            for entry in [*dump.last_done.values(), *dump.pending]
+            for entry in dump.kept
             if entry.p2p_seq > 0 and entry.collective_seq > 0
             for ident in (self.world.groups.by_pg[rank].get(entry.pg),)
         }

@@ -55,8 +55,7 @@ class World:
     def history(self, rank: int) -> list[Entry]:
         """Every operation in a rank's dump, or only the kept part if the dump cannot be read
         again."""
-        kept = [*self.dumps[rank].last_done.values(), *self.dumps[rank].pending]
-        return (self._history(rank) if self._history else []) or kept
+        return (self._history(rank) if self._history else []) or self.dumps[rank].kept
 
     @property
     def unrecorded_p2p(self) -> bool:
@@ -64,7 +63,7 @@ class World:
         return any(
             entry.library == "gloo" and entry.op_id != entry.collective_seq
             for dump in self.dumps.values()
-            for entry in [*dump.last_done.values(), *dump.pending]
+            for entry in dump.kept
         )
 
     def says_nothing(self, rank: int) -> bool:
@@ -135,10 +134,9 @@ class World:
         if rank not in self.dumps:
             return {}
         if rank not in self._entries:
-            dump = self.dumps[rank]
             by_pg = self.groups.by_pg[rank]
             table: dict[int, dict[int, Entry]] = {}
-            for entry in [*dump.last_done.values(), *dump.pending]:
+            for entry in self.dumps[rank].kept:
                 if not entry.p2p and entry.pg in by_pg:
                     table.setdefault(by_pg[entry.pg], {})[entry.seq] = entry
             self._entries[rank] = table
