@@ -7,20 +7,19 @@ import msgspec
 from ray_sentinel.evidence.nccl_ras.json_format import MOST_RANKS
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, State, bare_hash
 
+Places = dict[int, tuple[str, int | None, int | None]]
+"""Rank → its host, pid and GPU, as far as they are told."""
+
 
 class RankSet:
     """Ranks that share one value: a count, a status, an error. Not all need be named."""
 
-    def __init__(self, count: int, value: int | str) -> None:
+    def __init__(self, count: int, value: int | str, places: Places) -> None:
         self.count = count
         self.value = value
         self.named: set[int] = set()
-        self._places: dict[int, tuple[str, int | None, int | None]]
-
-    def bind(self, places: dict[int, tuple[str, int | None, int | None]]) -> RankSet:
-        """Set where the ranks' places are recorded."""
         self._places = places
-        return self
+        """Of all ranks of the communicator."""
 
     def add(
         self, rank: int, host: str = "", pid: int | None = None, gpu: int | None = None
@@ -39,7 +38,7 @@ class Draft:
         self.subject = ""
         """What the lines that follow are about: "missing", "status", "error", "count AllReduce"."""
         self.groups: dict[str, list[RankSet]] = {}
-        self._places: dict[int, tuple[str, int | None, int | None]] = {}
+        self._places: Places = {}
 
     def accepts(self, value: int | str) -> bool:
         """Whether the subject can have such a value: a damaged answer has states among the
@@ -48,7 +47,7 @@ class Draft:
 
     def group(self, subject: str, count: int, value: int | str) -> RankSet:
         """A new group of ranks."""
-        made = RankSet(count, value).bind(self._places)
+        made = RankSet(count, value, self._places)
         self.groups.setdefault(subject, []).append(made)
         return made
 
