@@ -8,6 +8,7 @@ from several nodes are one look. So polls are compared by communicator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 
 from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Poll, RasProcess
@@ -127,17 +128,13 @@ def _gone(communicator: Communicator, later: Sequence[Poll]) -> bool:
 
 
 def _apart(first: Poll, last: Poll) -> float | None:
-    begun, ended = _seconds(first.timestamp), _seconds(last.timestamp)
-    return ended - begun if begun is not None and ended is not None and ended >= begun else None
-
-
-def _seconds(timestamp: str) -> float | None:
-    """Seconds on a calendar whose months all have 31 days: enough to tell two polls of one job
-    apart."""
-    date, _, clock = timestamp.partition(" ")
-    parts = [*date.split("-"), *clock.split(":")]
-    if len(parts) != 6 or not all(part.isdecimal() for part in parts):
+    try:
+        begun, ended = (_time(poll.timestamp) for poll in (first, last))
+    except ValueError:
         return None
-    year, month, day, hour, minute, second = map(int, parts)
-    days = (year * 12 + month) * 31 + day
-    return float(((days * 24 + hour) * 60 + minute) * 60 + second)
+    return (ended - begun).total_seconds() if ended >= begun else None
+
+
+def _time(timestamp: str) -> datetime:
+    # Local time, whatever its zone is: two polls of one job are compared.
+    return datetime.strptime(timestamp, "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc)
