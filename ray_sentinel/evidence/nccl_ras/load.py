@@ -9,6 +9,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.errors.watchdog import read_work
+from ray_sentinel.evidence.logs.lines.lines import ENDLESS
 from ray_sentinel.evidence.nccl_ras.json_format import death_of, is_event, is_status, poll_of
 from ray_sentinel.evidence.nccl_ras.lenient_json import documents
 from ray_sentinel.evidence.nccl_ras.poll import Poll, RasProcess
@@ -32,9 +33,6 @@ MARKS = (
     "considered dead (unreachable",
     "No communicator data collected",
 )
-_ENDLESS = re.compile(r"(\d{18})\d+")
-"""A number with more digits than any that means something; Python refuses to read one of
-thousands."""
 _FIRST = re.compile(r"[NR]CCL version \d|Job summary|Communicators\.\.\.")
 
 
@@ -47,7 +45,7 @@ def polls_of(text: str, name: str = "") -> list[Poll]:
     """The outputs in a text, in order: there may be several, one after the other."""
     pieces: list[list[str]] = [[]]
     stage = 0
-    for line in _ENDLESS.sub(r"\1", text).splitlines():
+    for line in ENDLESS.sub(r"\1", text).splitlines():
         if not line or line.isspace():
             continue
         found = _FIRST.search(line)

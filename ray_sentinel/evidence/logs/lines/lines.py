@@ -66,7 +66,7 @@ _STAMP = re.compile_anchored(
 )
 """The time that ``kubectl logs --timestamps``, ``docker logs -t`` and ``ts`` write. In its looser
 forms, which loggers write too, it counts only before what no logger prints."""
-_ENDLESS = re.compile(r"(\d{18})\d+")
+ENDLESS = re.compile(r"(\d{18})\d+")
 """A number with more digits than any that means something; Python refuses to read one of
 thousands."""
 _NCCL = re.compile_anchored(
@@ -162,7 +162,7 @@ def parse_line(raw: str) -> ScannedLine:
     'boom'
     """
     text = strip_escapes(undocked(raw) if raw.startswith('{"log":') else raw)
-    text = _ENDLESS.sub(r"\1", text)
+    text = ENDLESS.sub(r"\1", text)
     repeated = 1
     if text.endswith((")", "]")) and (match := _REPEATED.search(text)):
         repeated, text = int(match.group(1)), text[: match.start()]

@@ -132,7 +132,7 @@ def read_traceback(lines: Sequence[ScannedLine], start: int) -> Traceback | None
         return None
     reader = _Reader(head.text[: max(0, column)], head.origin)
     if remote is not None:
-        reader.wrapped(*remote, start)
+        reader.add(*remote, start)
     taken, ended_at = [start], None
     for index in range(start + 1, min(len(lines), start + _MAX_LINES)):
         line = lines[index]
@@ -207,13 +207,9 @@ class _Reader:
             return "end" if self.idle > _PATIENCE else "skip"
         return self._inside(body, index)
 
-    def wrapped(self, kind: str, message: str, index: int) -> None:
-        """The block begins with Ray's wrapper."""
-        self._raise(kind, message, index)
-
     def cut_off(self, index: int) -> None:
         """The text ended, or was torn, before the exception's own line."""
-        self._raise("Traceback", f"cut off at {self.frames[-1]}", index)
+        self.add("Traceback", f"cut off at {self.frames[-1]}", index)
 
     def _inside(self, body: str, index: int) -> str:
         if not body.strip() or body[0] in " \t" or body.lstrip()[:1] in _BOX:
@@ -222,10 +218,11 @@ class _Reader:
         if found is None:
             self.idle += 1
             return "end" if self.idle > _PATIENCE else "skip"
-        self._raise(found["type"], (found["message"] or "").strip(), index)
+        self.add(found["type"], (found["message"] or "").strip(), index)
         return "take"
 
-    def _raise(self, kind: str, message: str, index: int) -> None:
+    def add(self, kind: str, message: str, index: int) -> None:
+        """The next exception of the block, which the line at ``index`` names."""
         process = (
             named_process(message) if kind.rsplit(".", 1)[-1].startswith("RayTask") else NOBODY
         )
