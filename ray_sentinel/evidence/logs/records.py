@@ -7,6 +7,7 @@ import msgspec
 from ray_sentinel.evidence.logs.errors.exits import ProcessExit
 from ray_sentinel.evidence.logs.errors.signatures import Signature
 from ray_sentinel.evidence.logs.errors.watchdog import RankWork
+from ray_sentinel.evidence.logs.lines.chunk import When
 from ray_sentinel.evidence.logs.lines.lines import NOBODY, Origin
 from ray_sentinel.evidence.logs.training.phases import PhaseSeen
 from ray_sentinel.evidence.logs.training.steps import ReportedStep
@@ -28,7 +29,7 @@ class LogFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
+class Hit(When, frozen=True, kw_only=True):
     """A line (or block) that matches a signature."""
 
     file: int
@@ -36,34 +37,20 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """The offset of the line's first byte in the file."""
     text: str
     signature: Signature
-    groups: dict[str, str] = {}
+    groups: dict[str, str] = msgspec.field(default_factory=dict)
     origin: Origin = NOBODY
-    time: float | None = None
-    own_time: bool = False
-    """The time stands on the line itself; otherwise it is that of the last dated line before."""
-    next_time: float | None = None
-    """The time of the first dated line after this one, if one is near."""
     streamed: bool = False
     """The line has Ray's prefix: another process printed it, and it came here late."""
     repeated: int = 1
     exception: LogException | None = None
     exit: ProcessExit | None = None
 
-    @property
-    def latest(self) -> float | None:
-        """When the line was printed at the latest."""
-        return self.time if self.own_time else self.next_time
 
-
-class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
+class StepSeen(When, frozen=True, kw_only=True):
     """A step line found in a file."""
 
     step: ReportedStep
     offset: int
-    time: float | None = None
-    own_time: bool = False
-    next_time: float | None = None
-    """The time of the first dated line after this one, if one is near."""
     rank: int | None = None
     pid: int | None = None
     streamed: bool = False

@@ -267,7 +267,7 @@ class ErrorScanner:
             whole = chunk.line(start, start).decode("utf-8", "replace")
             return chunk.when(whole, start, far=True)
         own = chunk.when(line.prefix + line.text, start, far=True)
-        return own if own.own else chunk.when(head.prefix + head.text, start, far=True)
+        return own if own.own_time else chunk.when(head.prefix + head.text, start, far=True)
 
     def _bare_exception(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
         parsed = logged_exception(line.text)
@@ -341,8 +341,8 @@ class ErrorScanner:
                 repeated=line.repeated,
                 exception=exception,
                 time=when.time,
-                own_time=when.own,
-                next_time=when.next,
+                own_time=when.own_time,
+                next_time=when.next_time,
             )
         )
 

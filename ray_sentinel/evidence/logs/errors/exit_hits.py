@@ -61,7 +61,7 @@ class ExitHits:
         what = signal_name(row.code) or code
         when = chunk.when(line.text, start, far=True)
         if row.time is not None:
-            when = When(time=row.time, own=True)
+            when = When(time=row.time, own_time=True)
         text = f"rank {row.rank} on {row.host or '?'} (pid {row.pid}) ended with {what}"
         self._hits.add(
             Hit(
@@ -72,7 +72,7 @@ class ExitHits:
                 origin=origin,
                 exit=row,
                 time=when.time,
-                own_time=when.own,
-                next_time=when.next,
+                own_time=when.own_time,
+                next_time=when.next_time,
             )
         )

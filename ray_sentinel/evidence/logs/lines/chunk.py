@@ -28,12 +28,18 @@ fast."""
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of a line, in Unix seconds. ``own`` is whether the line itself has it; otherwise it
-    is that of the last dated line before, and ``next`` that of the first one after."""
+    """When a line was printed, in Unix seconds."""
 
     time: float | None = None
-    own: bool = False
-    next: float | None = None
+    own_time: bool = False
+    """The time stands on the line itself; otherwise it is that of the last dated line before."""
+    next_time: float | None = None
+    """The time of the first dated line after this one, if one is near."""
+
+    @property
+    def latest(self) -> float | None:
+        """When the line was printed at the latest."""
+        return self.time if self.own_time else self.next_time
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,10 +95,10 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         """
         own = line_time(text, self.year, self.began)
         if own is not None:
-            return When(time=own, own=True)
+            return When(time=own, own_time=True)
         end = self.data.find(b"\n", start) + 1
         before = self.last_date(start) if far else self._last_before(start)
-        return When(time=before, next=self._first_from(end) if end else None)
+        return When(time=before, next_time=self._first_from(end) if end else None)
 
     def last_date(self, start: int) -> float | None:
         """Unix seconds of the last date in the file before ``start``, or None."""

@@ -34,7 +34,7 @@ def test_the_nearest_dated_lines_are_found(every: int) -> None:
     for at, raw in split_lines(chunk.data):
         if raw.startswith(b"bar"):
             when = chunk.when(raw.decode(), at)
-            assert (when.time, when.next) == looked_up(chunk.data, at, at + len(raw) + 1)
+            assert (when.time, when.next_time) == looked_up(chunk.data, at, at + len(raw) + 1)
 
 
 def test_a_line_is_read_for_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
