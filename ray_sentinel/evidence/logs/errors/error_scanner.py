@@ -8,8 +8,16 @@ from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue, SignatureMatch
 from ray_sentinel.evidence.logs.errors.event_objects import described_machine, machine_of
 from ray_sentinel.evidence.logs.errors.exception_classifier import ExceptionClassifier
-from ray_sentinel.evidence.logs.errors.exit_hits import ExitHits
-from ray_sentinel.evidence.logs.errors.exits import TABLE_MARKS
+from ray_sentinel.evidence.logs.errors.exits import (
+    TABLE_MARKS,
+    ProcessExit,
+    exit_signature,
+    killed_by_launcher,
+    read_row,
+    read_table,
+    signal_name,
+    table_end,
+)
 from ray_sentinel.evidence.logs.errors.hitlist import HitList
 from ray_sentinel.evidence.logs.errors.signatures import Signature
 from ray_sentinel.evidence.logs.errors.watchdog import read_work
@@ -126,7 +134,6 @@ class ErrorScanner:
         self._generated = GeneratedText()
         self._taken: set[int] = set()
         self.hits = HitList()
-        self._exits = ExitHits(out, index, catalogue, self.hits)
 
     def scan_line(self, chunk: Chunk, start: int, at: int) -> None:
         """Examine the line that begins at ``start`` and has a trigger word at ``at``."""
@@ -152,10 +159,9 @@ class ErrorScanner:
         heads = any(head in text for head in HEADS)
         if heads and (self._system or self._traceback(chunk, start)):
             return True
-        if any(mark in text for mark in TABLE_MARKS) and (rows := self._exits.table(chunk, start)):
-            self._taken.update(rows)
+        if any(mark in text for mark in TABLE_MARKS) and self._exit_table(chunk, start):
             return True
-        if "exitcode" in text and self._exits.folded_row(line, chunk, start):
+        if "exitcode" in text and self._folded_exit(line, chunk, start):
             return True
         found = self._shapes.search(text, shape)
         if found is None:
@@ -192,6 +198,57 @@ class ErrorScanner:
         if said != line.text and self._catalogue.search(said, self._out.file.kind) is None:
             return True
         return self._generated.covers(chunk, start, line, start)
+
+    def _exit_table(self, chunk: Chunk, start: int) -> bool:
+        """Whether torchrun's table of the processes that ended begins at ``start``."""
+        offsets, lines = chunk.window(start)
+        rows = read_table(lines, 0, chunk.year)
+        for row in rows:
+            name = "exit-by-launcher" if killed_by_launcher(row, rows) else exit_signature(row.code)
+            self._add_exit(row, name, lines[row.index], chunk, offsets[row.index])
+        if rows:
+            last = table_end(lines, max(row.index for row in rows))
+            self._taken.update(chunk.base + offset for offset in offsets[: last + 1])
+        return bool(rows)
+
+    def _folded_exit(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
+        """Whether ``line`` is a row of such a table that a log service joined into one line."""
+        root = TABLE_MARKS[0] in chunk.line_before(start).text
+        row = read_row(line.text, chunk.year, root=root)
+        if row is not None:
+            self._add_exit(row, exit_signature(row.code), line, chunk, start)
+        return row is not None
+
+    def _add_exit(
+        self, row: ProcessExit, name: str, line: ScannedLine, chunk: Chunk, start: int
+    ) -> None:
+        origin = Origin(
+            rank=row.rank,
+            local_rank=row.local_rank,
+            pid=row.pid,
+            host=row.host,
+            task=line.origin.task,
+        )
+        self._out.processes.append(origin)
+        code = "an unknown code" if row.code is None else f"exit code {row.code}"
+        what = signal_name(row.code) or code
+        when = chunk.when(line.text, start, far=True)
+        if row.time is not None:
+            when = When(time=row.time, own_time=True)
+        text = f"rank {row.rank} on {row.host or '?'} (pid {row.pid}) ended with {what}"
+        self.hits.add(
+            Hit(
+                file=self._index,
+                offset=chunk.base + start,
+                text=f"{text}: {row.message}" if row.message else text,
+                signature=self._catalogue.get(name),
+                origin=origin,
+                exit=row,
+                time=when.time,
+                own_time=when.own_time,
+                next_time=when.next_time,
+            )
+        )
 
     def _traceback(self, chunk: Chunk, start: int) -> bool:
         if HEADER in (head := chunk.lines_from(start, 1)[0]).text and boxed(head.text):
