@@ -16,7 +16,7 @@ from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.logs.errors.engines import served_to_end, shut_down
 from ray_sentinel.evidence.logs.errors.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.explained_ends import with_explained_ends
-from ray_sentinel.evidence.logs.outcome import find_ending, of_the_job, went_silent
+from ray_sentinel.evidence.logs.outcome import find_ending, went_silent
 from ray_sentinel.evidence.logs.process_index import ProcessIndex
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.evidence.logs.recovered_errors import split_survived, tolerated
@@ -194,7 +194,7 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
         return _by_trouble(case, cause, hung)
     if nan is not None:
         return answer(case, "nan-loss", "unknown", nan, confidence=0.8)
-    stuck = _stuck_start(case)
+    stuck = stuck_start(case)
     if stuck is not None and (cause is None or _waits_for_model(cause, stuck)):
         return _never_started(case, stuck, None)
     if cause is not None:
@@ -216,7 +216,7 @@ def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
     if kind not in ("cancelled", "preempted"):
         sure = 0.9 if cause.signature.role == "cause" else 0.7
         return answer(case, kind, "failed", cause, confidence=sure)
-    if (stuck := _stuck_start(case)) is not None:
+    if (stuck := stuck_start(case)) is not None:
         return _never_started(case, stuck, cause)
     if hung:
         return answer(case, "hang", "stopped", None, confidence=0.7, underlying=kind)
@@ -293,13 +293,6 @@ def _last_run(values: Sequence[tuple[StepSeen, float | None]]) -> list[StepSeen]
             break
         run.append(seen)
     return run[::-1]
-
-
-def _stuck_start(case: LogAnalysis) -> StuckStart | None:
-    now, own = case.question.now, of_the_job(case.files)
-    last = max((f.last_time for f in own if f.last_time is not None), default=None)
-    end = now if case.question.live and case.ending.moving and now is not None else last
-    return stuck_start(case.files, case.training, case.phase, case.catalogue, end)
 
 
 def _waits_for_model(cause: Hit, stuck: StuckStart) -> bool:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.case import LogAnalysis
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.logs.errors.engines import ENGINE_UP
 from ray_sentinel.evidence.logs.outcome import of_the_job
 from ray_sentinel.evidence.logs.records import FileFacts
 from ray_sentinel.evidence.logs.training.phases import PhaseSeen
-from ray_sentinel.evidence.logs.training.timeline import TrainingTimeline
 
 _STARTED = frozenset({"train", "teardown", "evaluate", "checkpoint"})
 _LEAST = 900.0
@@ -41,19 +41,12 @@ class StuckStart(msgspec.Struct, frozen=True, kw_only=True):
     limit: float
 
 
-def stuck_start(
-    files: Sequence[FileFacts],
-    training: TrainingTimeline,
-    phase: PhaseSeen | None,
-    catalogue: Catalogue,
-    end: float | None,
-) -> StuckStart | None:
-    """The phase that has lasted too long; None if there was a step, or it is within its limit.
-
-    ``end``: the last sign of life, or the reader's current time if the job may be alive.
-    """
-    if training.steps or phase is None or phase.phase in _STARTED:
+def stuck_start(case: LogAnalysis) -> StuckStart | None:
+    """The phase that has lasted too long; None if there was a step, or it is within its limit."""
+    files, phase = case.files, case.phase
+    if case.training.steps or phase is None or phase.phase in _STARTED:
         return None
+    end = _end(case)
     if end is None or phase.time is None:
         return None
     if any(hit.signature.id in _ENGINE_UP for facts in files for hit in facts.hits):
@@ -66,12 +59,20 @@ def stuck_start(
     ]
     first, file = min(marks, key=lambda mark: mark[0].time or 0.0)
     begun = first.time or 0.0
-    limit = max(_LEAST, _TIMES * _usual(catalogue, phase.phase))
+    limit = max(_LEAST, _TIMES * _usual(case.catalogue, phase.phase))
     if end - begun <= limit or not _lines_follow(files, begun, phase.time):
         return None
     if end - _last_growth([seen for seen, _ in marks]) <= limit:
         return None
     return StuckStart(first=first, file=file, seconds=end - begun, limit=limit)
+
+
+def _end(case: LogAnalysis) -> float | None:
+    """The last sign of life, or the reader's current time if the job may be alive."""
+    if case.question.live and case.ending.moving and case.question.now is not None:
+        return case.question.now
+    times = (facts.last_time for facts in of_the_job(case.files))
+    return max((when for when in times if when is not None), default=None)
 
 
 def _usual(catalogue: Catalogue, phase: str) -> float:
