@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.logs.analyse import Question, analyse
+from ray_sentinel.evidence.logs.analyse import analyse
+from ray_sentinel.evidence.logs.case import Question
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.logs.checkpoints import newest_checkpoint
 from ray_sentinel.logs.find import FoundLog, find_logs

@@ -82,8 +82,6 @@ def as_cut(told: Triage, case: LogAnalysis) -> Triage:
     )
 
 
-__all__ = ["LineNumber", "Question", "analyse"]
-
 _NORM_STAYS = 3
 """Least number of steps at the end whose gradient norm is not a number, for this to count as a
 failure while the loss still is one."""
@@ -92,11 +90,10 @@ failure while the loss still is one."""
 def analyse(
     files: Sequence[FileFacts],
     catalogue: Catalogue,
-    question: Question | None = None,
-    line_number: LineNumber = lambda file, offset: None,
+    question: Question,
+    line_number: LineNumber,
 ) -> Triage:
     """The answer for the files of one job; unknown-death if there are no files."""
-    question = question or Question()
     shifts = clock_shifts(files)
     moved = [shifted(facts, by) for facts, by in zip(files, shifts, strict=True)]
     moved = without_tasks(moved)

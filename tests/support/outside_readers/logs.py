@@ -69,7 +69,7 @@ def _whole_traceback(data: bytes) -> object:
 
 def _exit_table(data: bytes) -> object:
     lines = [parse_line(line[:6000]) for line in data.decode("utf-8", "replace").split("\n")]
-    return read_table(lines, 0, 2025)
+    return read_table(lines, 2025)
 
 
 def _watchdogs(data: bytes) -> object:

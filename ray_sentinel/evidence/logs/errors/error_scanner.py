@@ -202,7 +202,7 @@ class ErrorScanner:
     def _exit_table(self, chunk: Chunk, start: int) -> bool:
         """Whether torchrun's table of the processes that ended begins at ``start``."""
         offsets, lines = chunk.window(start)
-        rows = read_table(lines, 0, chunk.year)
+        rows = read_table(lines, chunk.year)
         for row in rows:
             name = "exit-by-launcher" if killed_by_launcher(row, rows) else exit_signature(row.code)
             self._add_exit(row, name, lines[row.index], chunk, offsets[row.index])

@@ -90,14 +90,14 @@ def killed_by_launcher(row: ProcessExit, rows: Sequence[ProcessExit]) -> bool:
     return signal_name(row.code) == "SIGKILL" and row.time - root.time >= _GRACE
 
 
-def read_table(lines: Sequence[ScannedLine], start: int, year: int) -> tuple[ProcessExit, ...]:
-    """The rows of torchrun's failure table that begins at ``lines[start]``."""
+def read_table(lines: Sequence[ScannedLine], year: int) -> tuple[ProcessExit, ...]:
+    """The rows of torchrun's failure table that ``lines`` begin with."""
     rows: list[ProcessExit] = []
     current: dict[str, str] = {}
     root = False
-    where = start
-    for index in range(start, min(len(lines), start + 400)):
-        text = lines[index].text
+    where = 0
+    for index, line in enumerate(lines[:400]):
+        text = line.text
         if TABLE_MARKS[0] in text:
             _close(rows, current, root, where, year)
             root, current = True, {}
@@ -108,7 +108,7 @@ def read_table(lines: Sequence[ScannedLine], start: int, year: int) -> tuple[Pro
             current[match["key"]] = match["value"].strip()
             if match["key"] in ("rank", "exitcode"):
                 where = index
-        elif text.lstrip().startswith("====") and index > start + 3:
+        elif text.lstrip().startswith("====") and index > 3:
             break
     _close(rows, current, root, where, year)
     return tuple(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -210,17 +211,11 @@ def long_lines(data: bytes) -> int:
 
 
 def last_times(
-    lines: Sequence[bytes], year: int, most: int, began: float | None = None
+    lines: Sequence[bytes], year: int, most: int, began: float | None
 ) -> tuple[float, ...]:
     """Unix seconds of the last ``most`` of ``lines`` that have a time, the last one first."""
-    found: list[float] = []
-    for raw in reversed(lines):
-        when = first_time((raw,), year, began)
-        if when is not None:
-            found.append(when)
-            if len(found) == most:
-                break
-    return tuple(found)
+    times = (first_time((raw,), year, began) for raw in reversed(lines))
+    return tuple(itertools.islice((when for when in times if when is not None), most))
 
 
 def first_time(lines: Iterable[bytes], year: int, began: float | None = None) -> float | None:

@@ -36,7 +36,7 @@ Root Cause (first observed failure):
 
 
 def test_rows() -> None:
-    rows = read_table([parse_line(line) for line in TABLE.split("\n")], 0, 2025)
+    rows = read_table([parse_line(line) for line in TABLE.split("\n")], 2025)
     assert [(r.rank, r.code, r.pid, r.host, r.root) for r in rows] == [
         (9, 1, 77, "node2", False),
         (3, -9, 14750, "node1", True),
@@ -47,7 +47,7 @@ def test_rows() -> None:
 
 def test_rows_of_a_newer_torch_name_the_signal() -> None:
     text = TABLE.replace("-9 (pid: 14750)", "-9 (pid: 14750) (SIGKILL)")
-    assert read_table([parse_line(line) for line in text.split("\n")], 0, 2025)[1].pid == 14750
+    assert read_table([parse_line(line) for line in text.split("\n")], 2025)[1].pid == 14750
 
 
 @pytest.mark.parametrize(
