@@ -13,7 +13,7 @@ a side service came up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
@@ -167,7 +167,7 @@ def compile_rule(signature: Signature, where: str, *, check: bool = True) -> Com
     )
 
 
-def check_expressions(expressions: Iterable[str], where: str) -> None:
+def check_expressions(expressions: tuple[str, ...], where: str) -> None:
     """Raise ConfigError, naming ``where``, for an expression that cannot be used."""
     for text in expressions:
         try:
