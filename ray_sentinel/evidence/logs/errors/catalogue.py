@@ -123,8 +123,7 @@ class Catalogue:
         self.rules: tuple[CompiledSignature, ...] = tuple(rules.values())
         self.advice: tuple[Advice, ...] = tuple(advice)
         self.marks = compile_marks(marks)
-        self._by_name = rules
-        self.by_id = {rule.signature.id: rule.signature for rule in self.rules}
+        self.by_id = rules
         self._harmless = tuple(r for r in self.rules if r.signature.harmless)
         self._frames = tuple(r for r in self.rules if r.signature.frames)
         self._connections = tuple(r for r in self.rules if r.signature.connections)
@@ -152,13 +151,13 @@ class Catalogue:
     def get(self, name: str) -> Signature:
         """The entry called ``name``. Raises ConfigError if a user's file removed it."""
         try:
-            return self.by_id[name]
+            return self.by_id[name].signature
         except KeyError:
             raise ConfigError(f"the log catalogue has no signature {name!r}") from None
 
     def rule(self, name: str) -> CompiledSignature:
         """The compiled entry called ``name``."""
-        return self._by_name[name]
+        return self.by_id[name]
 
     def search(self, text: str, file_kind: str = "") -> SignatureMatch | None:
         """The entry that says most about ``text``: by role, then by weight. A harmless entry takes
