@@ -171,8 +171,7 @@ class JobCase:
                 continue
             top = stats.largest(panel.values, 0)
             usual, noise = stats.middle(top), float(stats.sigma(top))
-            with np.errstate(invalid="ignore"):
-                busy |= top > max(usual + 5 * noise, usual + least)
+            busy |= top > max(usual + 5 * noise, usual + least)
         idle = self.activity < IDLE_SHARE
         if np.isnan(self.activity).all():
             return busy
@@ -195,8 +194,7 @@ class JobCase:
         """(T,) cells in which steps are done, outside stalls; judged by power if there are no
         steps."""
         if not self.line.trained:
-            with np.errstate(invalid="ignore"):
-                return np.asarray(self.activity > IDLE_SHARE)
+            return np.asarray(self.activity > IDLE_SHARE)
         first, last = float(self.line.advances[0]), self.line.last_progress or 0.0
         cells = (self.times >= first) & (self.times <= last)
         for stall in self.line.stalls:

@@ -16,8 +16,7 @@ def inside(case: JobCase, steps: tuple[float, float]) -> Bools:
 
 
 def _reached(case: JobCase, steps: tuple[float, float]) -> Bools:
-    with np.errstate(invalid="ignore"):
-        common = (case.line.front >= steps[0]) & (case.line.front <= steps[1])
+    common = (case.line.front >= steps[0]) & (case.line.front <= steps[1])
     return np.asarray(common & ~case.superseded)
 
 

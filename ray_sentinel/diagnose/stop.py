@@ -76,8 +76,7 @@ def _settled(case: JobCase, at: float, end: float) -> float:
     settled = at
     for values, width in ((case.activity, 0.1), (use, 0.25)):
         level = stats.middle(values[tail[tail.size // 2 :]])
-        with np.errstate(invalid="ignore"):
-            off = np.abs(values[tail] - level) > width
+        off = np.abs(values[tail] - level) > width
         # Movement only near the end is not part of the beginning.
         off[int(0.6 * tail.size) :] = False
         last = stats.last_index(off)
@@ -120,9 +119,8 @@ def at_checkpoint(case: JobCase) -> bool:
 def _by_power(case: JobCase) -> ProgressStop | None:
     if np.isnan(case.activity).all():
         return None
-    with np.errstate(invalid="ignore"):
-        working = np.flatnonzero(case.activity > 0.75)
-        idle = case.activity < 0.6
+    working = np.flatnonzero(case.activity > 0.75)
+    idle = case.activity < 0.6
     if not working.size or not idle.any():
         return None
     at = float(case.times[working[-1]])

@@ -110,8 +110,7 @@ def superseded(line: Timeline, times: Floats) -> Bools:
         # A restart is noticed some cells after the fall at which it began.
         while cell > 0 and line.front[cell - 1] <= line.front[cell]:
             cell -= 1
-        with np.errstate(invalid="ignore"):
-            lost[:cell] |= line.front[:cell] >= line.front[cell]
+        lost[:cell] |= line.front[:cell] >= line.front[cell]
     return lost
 
 

@@ -52,8 +52,7 @@ def of_cards(case: JobCase, cards: Mapping[Card, Bools]) -> ClockReasons:
 def _span(values: Floats, cells: Bools) -> tuple[int, int]:
     """The first and the last cell of the time around ``cells`` in which the value is as in it."""
     level = stats.middle(values[cells])
-    with np.errstate(invalid="ignore"):
-        same = stats.joined(np.abs(values - level) <= LEAST_WATTS / 2, 2) | cells
+    same = stats.joined(np.abs(values - level) <= LEAST_WATTS / 2, 2) | cells
     spans = [(left, right) for left, right in stats.runs(same) if cells[left:right].any()]
     return spans[0][0], spans[-1][1] - 1
 

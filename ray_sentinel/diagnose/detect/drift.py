@@ -84,8 +84,7 @@ def resting(case: JobCase, panel: SeriesPanel) -> Bools:
     for index, row in enumerate(panel.rows):
         values = use.get((row.host, row.gpu), use.get((row.host, "")))
         if values is not None:
-            with np.errstate(invalid="ignore"):
-                rests[index] = values < RESTING_UTILISATION
+            rests[index] = values < RESTING_UTILISATION
     return rests
 
 

@@ -64,8 +64,7 @@ def _cycles(case: JobCase, host: str) -> Anomaly | None:
         return None
     peers = stats.middle(panel.values)
     usual = float(stats.quantile(own.values, 0.1))
-    with np.errstate(invalid="ignore"):
-        slow = (own.values[0] > SLOW_SECONDS) & (own.values[0] > SLOW_FACTOR * min(usual, peers))
+    slow = (own.values[0] > SLOW_SECONDS) & (own.values[0] > SLOW_FACTOR * min(usual, peers))
     if slow.sum() < LEAST_SLOW or peers > SLOW_SECONDS:
         return None
     first = int(np.flatnonzero(slow)[0])

@@ -150,8 +150,7 @@ def _grown(
 def _fault(
     panel: SeriesPanel, row: SeriesOwner, rises: Floats, kind: str, severity: Severity, count: float
 ) -> DeviceErrors:
-    with np.errstate(invalid="ignore"):
-        cells = np.flatnonzero(rises > 0)
+    cells = np.flatnonzero(rises > 0)
     title = panel.quantity.title + (f" {row.unit}" if row.unit else "")
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
     text = f"{whose}: {wording.count(count, title)} within the job"

@@ -74,8 +74,7 @@ def _busy(case: JobCase) -> dict[str, Bools]:
     found: dict[str, Bools] = {}
     util = case.view.panel("gpu.util")
     for row, values in zip(util.rows, util.values, strict=True):
-        with np.errstate(invalid="ignore"):
-            high = np.asarray(values > HIGH_UTILISATION)
+        high = np.asarray(values > HIGH_UTILISATION)
         found[row.host] = found.get(row.host, np.zeros(high.size, dtype=bool)) | high
     if found:
         return found
@@ -89,5 +88,4 @@ def _busy(case: JobCase) -> dict[str, Bools]:
 def _above(power: Floats) -> Bools:
     """The cells in which a host's power is nearer to its greatest than to its least."""
     low, high = (float(stats.quantile(power, share)) for share in (0.02, 0.9))
-    with np.errstate(invalid="ignore"):
-        return np.asarray(power > (low + high) / 2)
+    return np.asarray(power > (low + high) / 2)

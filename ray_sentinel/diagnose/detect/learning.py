@@ -34,8 +34,7 @@ def _gradients(case: JobCase) -> list[Curve]:
         return found
     local = stats.trailing_median(norm, LOCAL)
     noise = float(stats.sigma(norm - stats.rolling_median(norm, LOCAL)))
-    with np.errstate(invalid="ignore"):
-        high = (norm > GRADIENT_SPIKE * local) & (norm > local + 10 * noise)
+    high = (norm > GRADIENT_SPIKE * local) & (norm > local + 10 * noise)
     if case.line.advances.size:
         # The first steps after an initialisation are wild by nature.
         high &= case.times > case.line.advances[min(10, case.line.advances.size - 1)]
@@ -61,8 +60,7 @@ def _moe(case: JobCase) -> list[Curve]:
     if not shifts:
         return []
     worst = max(shifts, key=lambda shift: shift.size)
-    with np.errstate(invalid="ignore"):
-        cells = (values > (worst.before + worst.after) / 2) & (case.times >= worst.at)
+    cells = (values > (worst.before + worst.after) / 2) & (case.times >= worst.at)
     cells = stats.joined(cells, 3)
     text = f"MoE load-balance loss up from {worst.before:.3g} to {worst.after:.3g}"
     return [describe(case, panel, "moe-shift", text, cells, worst.size, at=worst.at)]

@@ -58,8 +58,7 @@ def kills(case: JobCase) -> dict[str, tuple[float, float, Anomaly]]:
             count = float(np.nansum(rises))
             if count < OOM_KILLS.limit or row.host in found:
                 continue
-            with np.errstate(invalid="ignore"):
-                at = float(case.times[int(np.flatnonzero(rises > 0)[0])])
+            at = float(case.times[int(np.flatnonzero(rises > 0)[0])])
             anomaly = Anomaly(
                 kind="host.oom-kill",
                 text=f"{row.host}: {count:.0f} OOM kill(s)",
@@ -208,8 +207,7 @@ def _ramp(case: JobCase, base: Floats) -> tuple[float, float, float]:
 
 
 def _peaks(case: JobCase, share: Floats, base: Floats) -> list[tuple[int, int]]:
-    with np.errstate(invalid="ignore"):
-        high = share - base > max(RISE / 3, 0.3 * float(stats.largest(share - base)))
+    high = share - base > max(RISE / 3, 0.3 * float(stats.largest(share - base)))
     return stats.runs(stats.joined(high, max(1, int(60.0 / case.cell))))
 
 

@@ -133,8 +133,7 @@ def _rise(
         return None
     usual = ups[0].before
     border = usual + 0.5 * max(shift.after - usual for shift in ups)
-    with np.errstate(invalid="ignore"):
-        cells = stats.joined(calm > border, width + 1)
+    cells = stats.joined(calm > border, width + 1)
     if cells.sum() * case.cell < 60.0:
         return None
     rise = stats.middle(row[cells]) - usual

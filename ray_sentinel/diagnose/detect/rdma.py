@@ -125,8 +125,7 @@ def _volume(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPor
         return
     rates = panel.rates()
     bounds = limits(rates, RDMA_BACKGROUND.limit, case.training)
-    with np.errstate(invalid="ignore"):
-        above = rates > bounds[:, None]
+    above = rates > bounds[:, None]
     for row, flags, rate, bound in zip(panel.rows, above, rates, bounds, strict=True):
         cells = lasting(case, flags, rate, float(bound), panel.step)
         if cells.any():
@@ -172,8 +171,7 @@ def _errors(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPor
     for row, rises, total in zip(panel.rows, grown, totals, strict=True):
         if total <= peers or not limit.crossed(total):
             continue
-        with np.errstate(invalid="ignore"):
-            counted = rises > 0
+        counted = rises > 0
         cells = stats.joined(_unseen_before(counted, rises), _cells(case, JOIN_SECONDS))
         anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rises / panel.step)
         hot.setdefault(_key(row), {})[key] = (cells, anomaly)
@@ -182,8 +180,7 @@ def _errors(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPor
 def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
     """Ports that went down; one that never was up is not in use."""
     for row, values in zip(panel.rows, panel.values, strict=True):
-        with np.errstate(invalid="ignore"):
-            down = values < 0.5
+        down = values < 0.5
         if not down.any() or not (values > 0.5).any():
             continue
         first = int(np.flatnonzero(values > 0.5)[0])

@@ -73,8 +73,7 @@ def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) 
     limits = rdma.limits(rates, least, case.training)
     found = []
     for row, rate, limit in zip(panel.rows, rates, limits, strict=True):
-        with np.errstate(invalid="ignore"):
-            above = rate > limit
+        above = rate > limit
         cells = rdma.lasting(case, above, rate, float(limit), panel.step)
         if not cells.any():
             continue

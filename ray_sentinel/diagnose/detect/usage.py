@@ -93,10 +93,9 @@ def _pressed(case: JobCase, one: Usage) -> bool:
     waits = case.view.panel("mem.some").of(one.host)
     if waits.empty:
         return False
-    with np.errstate(invalid="ignore"):
-        tight = (stats.largest(waits.values, 0) > CONTAINER_PRESSURE.limit) & (
-            one.used > CONTAINER_FULL.limit * one.limit
-        )
+    tight = (stats.largest(waits.values, 0) > CONTAINER_PRESSURE.limit) & (
+        one.used > CONTAINER_FULL.limit * one.limit
+    )
     return bool(tight.sum() * case.cell >= CONTAINER_FULL.seconds)
 
 

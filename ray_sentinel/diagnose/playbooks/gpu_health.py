@@ -159,8 +159,7 @@ def _above_limit(case: JobCase) -> tuple[Anomaly, ...]:
     cells = max(2, int(GPU_HOT.seconds / case.cell))
     found = []
     for row, values in zip(panel.rows, panel.values, strict=True):
-        with np.errstate(invalid="ignore"):
-            hot = values > GPU_HOT.limit
+        hot = values > GPU_HOT.limit
         spans = [(a, b) for a, b in stats.runs(stats.joined(hot, 2)) if b - a >= cells]
         if not spans:
             continue

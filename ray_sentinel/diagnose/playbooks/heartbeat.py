@@ -246,8 +246,7 @@ def _storage(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     near, found = _near(case, moment), []
     panel = case.view.panel("io.full")
     for row, values in zip(panel.rows, panel.values, strict=True):
-        with np.errstate(invalid="ignore"):
-            high = near & (values > IO_WAITS.limit)
+        high = near & (values > IO_WAITS.limit)
         if row.host in moment.accused and high.sum() >= 2:
             first, last = np.flatnonzero(high)[[0, -1]]
             text = f"{row.host}: I/O pressure up to {float(np.max(values[high])):.0f} %"
@@ -262,8 +261,7 @@ def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     panel, near, found = case.view.panel("io.dirty"), _near(case, moment), []
     for row, values in zip(panel.rows, panel.values, strict=True):
         usual = float(stats.quantile(values[~near], 0.98)) if (~near).any() else float("nan")
-        with np.errstate(invalid="ignore"):
-            high = near & (values > max(DIRTY_PAGES.limit, ABOVE_USUAL * usual))
+        high = near & (values > max(DIRTY_PAGES.limit, ABOVE_USUAL * usual))
         if row.host in moment.accused and np.isfinite(usual) and high.sum() >= 2:
             first, last = np.flatnonzero(high)[[0, -1]]
             most = float(np.max(values[high]))
@@ -290,9 +288,8 @@ def _spikes(
         if row.host not in hosts:
             continue
         usual = float(stats.quantile(rates[~near], 0.9)) if (~near).any() else 0.0
-        with np.errstate(invalid="ignore"):
-            usually = usual if np.isfinite(usual) else 0.0
-            high = near & (rates > max(least, ABOVE_USUAL * usually))
+        usually = usual if np.isfinite(usual) else 0.0
+        high = near & (rates > max(least, ABOVE_USUAL * usually))
         if high.sum() >= 2:
             first, last = np.flatnonzero(high)[[0, -1]]
             peak = float(np.max(rates[high]))

@@ -350,8 +350,7 @@ def _cards_with_errors(case: JobCase, panel: SeriesPanel, key: str) -> list[Anom
     least = max(limit.limit, OVER_PEERS * stats.background(totals))
     found = []
     for row, rises, total in zip(panel.rows, grown, totals, strict=True):
-        with np.errstate(invalid="ignore"):
-            cells = np.flatnonzero(rises > 0)
+        cells = np.flatnonzero(rises > 0)
         if total < least or case.times[cells[-1]] - case.times[cells[0]] < limit.seconds:
             continue
         count = f"{total:,.0f} {panel.quantity.title}"

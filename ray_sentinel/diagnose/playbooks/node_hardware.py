@@ -119,9 +119,8 @@ def _hot_before(case: JobCase, host: str, gpu: str, at: float) -> list[Anomaly]:
     found = []
     for row, values in zip(panel.rows, panel.values, strict=True):
         usual = stats.middle(values[case.steady & (case.times < at - LEAD_SECONDS)])
-        with np.errstate(invalid="ignore"):
-            own = usual + GPU_HOTTER_THAN_USUAL.limit if usual > 0 else 0.0
-            hot = before & (values > max(GPU_HOT.limit, own))
+        own = usual + GPU_HOTTER_THAN_USUAL.limit if usual > 0 else 0.0
+        hot = before & (values > max(GPU_HOT.limit, own))
         if hot.sum() < LEAST_HOT:
             continue
         first, last = (int(cell) for cell in np.flatnonzero(hot)[[0, -1]])
