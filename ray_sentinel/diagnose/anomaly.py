@@ -15,7 +15,6 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     """The kind, with dots, its family first: "rdma.retransmits", "gpu.hot", "host.memory"."""
     text: str
     at: float
-    until: float
     uncertainty: float
     host: str = ""
     gpu: str = ""
@@ -54,14 +53,13 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def at_row(
-    panel: SeriesPanel, row: SeriesOwner, kind: str, text: str, first: int, last: int, size: float
+    panel: SeriesPanel, row: SeriesOwner, kind: str, text: str, first: int, size: float
 ) -> Anomaly:
-    """An anomaly of one row of a panel, from cell ``first`` to cell ``last``."""
+    """An anomaly of one row of a panel, from cell ``first`` on."""
     return Anomaly(
         kind=kind,
         text=text,
         at=float(panel.times[first]),
-        until=float(panel.times[min(last, panel.times.size - 1)]),
         uncertainty=panel.step,
         host=row.host,
         gpu=row.gpu,

@@ -72,7 +72,7 @@ def _piles(case: JobCase, cells: Bools) -> tuple[BlockedProcesses, ...]:
                 function=row.unit,
                 awaited=awaited,
                 count=rise,
-                anomaly=at_row(panel, row, "host.dstate", text, first, last, rise),
+                anomaly=at_row(panel, row, "host.dstate", text, first, rise),
             )
         )
     return tuple(sorted(found, key=lambda one: one.anomaly.at))

@@ -43,18 +43,17 @@ def of_cards(case: JobCase, cards: Mapping[Card, Bools]) -> ClockReasons:
                 continue
             why = judge(row, values, cells & case.steady, ~cells & case.steady)
             if why:
-                first, last = _span(values, cells)
+                first = _first(values, cells)
                 kind, size = f"gpu.{panel.quantity.key[4:]}", stats.middle(values[cells])
-                found.setdefault(why, []).append(at_row(panel, row, kind, why, first, last, size))
+                found.setdefault(why, []).append(at_row(panel, row, kind, why, first, size))
     return ClockReasons(listed(list(found), 3), tuple(map(_as_one, found.values())))
 
 
-def _span(values: Floats, cells: Bools) -> tuple[int, int]:
-    """The first and the last cell of the time around ``cells`` in which the value is as in it."""
+def _first(values: Floats, cells: Bools) -> int:
+    """The first cell of the time around ``cells`` in which the value is as in it."""
     level = stats.middle(values[cells])
     same = stats.joined(np.abs(values - level) <= LEAST_WATTS / 2, 2) | cells
-    spans = [(left, right) for left, right in stats.runs(same) if cells[left:right].any()]
-    return spans[0][0], spans[-1][1] - 1
+    return next(left for left, right in stats.runs(same) if cells[left:right].any())
 
 
 def _as_one(alike: list[Anomaly]) -> Anomaly:

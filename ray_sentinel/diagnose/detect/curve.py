@@ -52,7 +52,6 @@ def describe(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Boo
         kind=f"train.{kind}",
         text=text + where,
         at=moment,
-        until=float(case.times[stats.last_index(cells) or first]),
         uncertainty=max(case.cell, case.line.step_seconds if case.line.trained else 0.0),
         size=size,
         metric=panel.metric,

@@ -51,7 +51,6 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     gpu: str
     at: float
-    until: float
     size: float
     """The signed size, in the quantity's unit (°C, MHz, W)."""
     peak: float
@@ -155,20 +154,18 @@ def _together(case: JobCase, key: str, kind: str, *, least: float, sign: float) 
         return None
     extreme, where = (stats.largest, "up") if sign > 0 else (stats.smallest, "down")
     peak, usual = float(extreme(middle[inside])), stats.middle(middle[outside])
-    last = stats.last_index(away.cells) or away.first
     anomaly = Anomaly(
         kind=f"gpu.{kind}",
         text=f"the GPUs of all {len(hosts)} hosts: {panel.quantity.title} {where} by "
         f"{away.worst:.0f} {panel.quantity.unit} (usually {usual:.0f}, then {where} to {peak:.0f} "
         f"{panel.quantity.unit})",
         at=float(case.times[away.first]),
-        until=float(case.times[last]),
         uncertainty=away.doubt,
         size=sign * away.worst,
         metric=panel.metric,
         promql=panel.promql(),
     )
-    return Drift(kind=kind, host="", gpu="", at=anomaly.at, until=anomaly.until, size=anomaly.size,
+    return Drift(kind=kind, host="", gpu="", at=anomaly.at, size=anomaly.size,
                  peak=peak, cells=away.cells, anomaly=anomaly)  # fmt: skip
 
 
@@ -254,7 +251,6 @@ def _drift(
     case: JobCase, panel: SeriesPanel, index: int, kind: str, away: _Away, sign: float
 ) -> Drift:
     row, values = panel.rows[index], panel.values[index]
-    last = stats.last_index(away.cells) or away.first
     calm = ~away.cells & case.steady
     usual = stats.middle(values[calm]) if calm.any() else away.usual
     extreme = stats.largest if sign > 0 else stats.smallest
@@ -265,7 +261,6 @@ def _drift(
         text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {where} by {away.worst:.0f} "
         f"{unit} against its peers (usually {usual:.0f}, then {where} to {peak:.0f} {unit})",
         at=float(case.times[away.first]),
-        until=float(case.times[last]),
         uncertainty=max(case.cell, away.doubt),
         host=row.host,
         gpu=row.gpu,
@@ -278,7 +273,6 @@ def _drift(
         host=row.host,
         gpu=row.gpu,
         at=anomaly.at,
-        until=anomaly.until,
         size=anomaly.size,
         peak=peak,
         cells=away.cells,

@@ -74,7 +74,6 @@ def _cycles(case: JobCase, host: str) -> Anomaly | None:
         text=f"{host}: {int(slow.sum())} exporter cycles of {length:.0f} s (usually {usual:.1f} "
         "s): a plugin runs into its time-out",
         at=float(case.times[first]),
-        until=float(case.times[stats.last_index(slow) or first]),
         uncertainty=case.cell,
         host=host,
         size=float(slow.sum()),
@@ -104,7 +103,6 @@ def _holes(case: JobCase, host: str) -> Anomaly | None:
         text=f"{host}: {share:.0%} of its GPU samples are missing, in {len(stats.runs(inner))} "
         "holes",
         at=float(case.times[first]),
-        until=float(case.times[known[-1]]),
         uncertainty=case.cell,
         host=host,
         size=share,

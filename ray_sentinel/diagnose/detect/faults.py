@@ -154,10 +154,9 @@ def _fault(
     title = panel.quantity.title + (f" {row.unit}" if row.unit else "")
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
     text = f"{whose}: {wording.count(count, title)} within the job"
-    first, last = int(cells[0]), int(cells[-1])
     counted = panel.quantity.kind == "counter"
     anomaly = msgspec.structs.replace(
-        at_row(panel, row, f"fault.{kind}", text, first, last, count),
+        at_row(panel, row, f"fault.{kind}", text, int(cells[0]), count),
         promql=panel.growth_promql(row) if counted else panel.promql(row),
     )
     return DeviceErrors(

@@ -143,7 +143,6 @@ def _rise(
         text=f"{host}: {panel.quantity.title} up by {_amount(panel, rise)} "
         f"(usually {_amount(panel, usual, bare=True)})",
         at=ups[0].at,
-        until=float(case.times[stats.last_index(cells) or 0]),
         uncertainty=max(case.cell, 30.0, ups[0].uncertainty),
         host=host,
         size=rise,

@@ -80,8 +80,8 @@ def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) 
         peak = float(np.nanmax(rate[cells]))
         where = f"{row.unit} of {row.host}" if row.unit else row.host
         text = f"{where}: {title} up to {peak:,.0f}/s"
-        first, last = np.flatnonzero(cells)[[0, -1]]
-        anomaly = at_row(panel, row, f"net.{kind}", text, int(first), int(last), peak)
+        first = int(np.flatnonzero(cells)[0])
+        anomaly = at_row(panel, row, f"net.{kind}", text, first, peak)
         found.append(TcpTrouble(kind=kind, host=row.host, device=row.unit, cells=cells, peak=peak,
                                 anomaly=anomaly))  # fmt: skip
     return found

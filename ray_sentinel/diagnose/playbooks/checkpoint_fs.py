@@ -199,8 +199,8 @@ def _slow_saves(case: JobCase, slower: SlowerSaves) -> Diagnosis:
         f"{slower.before:.0f} s"
     )
     grown = Anomaly(
-        kind="checkpoint.longer", text=said, at=first.start, until=slower.later[-1].end,
-        uncertainty=case.cell, size=slower.after - slower.before, metric=case.line.metric,
+        kind="checkpoint.longer", text=said, at=first.start, uncertainty=case.cell,
+        size=slower.after - slower.before, metric=case.line.metric,
         promql=case.promql("train.step"),
     )  # fmt: skip
     anomalies = sorted((one.anomaly for one in worse if one.anomaly), key=lambda a: a.at)
@@ -304,7 +304,7 @@ def _changes(
                     kind=f"checkpoint.{key}",
                     text=f"{row.host}: {title} up to {_value(now, unit)} at the {which} "
                     f"checkpoint, at most {_value(top, unit)} at earlier ones",
-                    at=at, until=failed.end, uncertainty=case.cell, host=row.host, size=now,
+                    at=at, uncertainty=case.cell, host=row.host, size=now,
                     metric=panel.metric, promql=panel.promql(row),
                 )  # fmt: skip
             found.append(Change(host=row.host, key=key, title=title, unit=unit, failed=now,

@@ -85,11 +85,11 @@ def _full(case: JobCase) -> tuple[Anomaly, ...]:
         at = np.flatnonzero(full)
         if not at.size or at[0] == known[0]:
             continue
-        first, last = int(at[0]), int(at[-1])
+        first = int(at[0])
         least = float(np.nanmin(values[full]))
         text = (
             f"{row.unit} of {row.host}: {wording.size(least)} left of {wording.size(whole[first])}"
         )
-        anomaly = at_row(free, row, "host.disk-full", text, first, last, least)
+        anomaly = at_row(free, row, "host.disk-full", text, first, least)
         found.append(anomaly)
     return tuple(sorted(found, key=lambda one: one.at))

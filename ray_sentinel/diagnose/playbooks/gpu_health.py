@@ -167,7 +167,7 @@ def _above_limit(case: JobCase) -> tuple[Anomaly, ...]:
         peak = float(stats.largest(values[left : right + 1]))
         text = f"GPU {row.gpu} of {row.host}: {peak:.0f} °C, above {GPU_HOT.limit:.0f} °C"
         text += ": it throttles, or soon will" if GPU_NEAR_THROTTLING.crossed(peak) else ""
-        found.append(at_row(panel, row, "gpu.hot", text, left, right, peak))
+        found.append(at_row(panel, row, "gpu.hot", text, left, peak))
     return tuple(found)
 
 
@@ -263,7 +263,7 @@ def _full(case: JobCase) -> list[Anomaly]:
         if GPU_MEMORY_FULL.crossed(share):
             at = int(np.nanargmax(used.values[index]))
             text = f"GPU {row.gpu} of {row.host}: {share:.0%} of its memory is used"
-            found.append(at_row(used, row, "gpu.memory-full", text, at, at, share))
+            found.append(at_row(used, row, "gpu.memory-full", text, at, share))
     # Frameworks reserve the same share on all cards by design: only some that differ are news.
     return found if len(found) <= 0.5 * max(len(used.rows), 1) else []
 
@@ -443,7 +443,6 @@ def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
             text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {level:.0f} "
             f"{panel.quantity.unit} throughout, where the others have {usual:.0f}",
             at=case.line.start,
-            until=case.line.end,
             uncertainty=case.cell,
             host=row.host,
             gpu=row.gpu,

@@ -248,10 +248,9 @@ def _storage(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     for row, values in zip(panel.rows, panel.values, strict=True):
         high = near & (values > IO_WAITS.limit)
         if row.host in moment.accused and high.sum() >= 2:
-            first, last = np.flatnonzero(high)[[0, -1]]
-            text = f"{row.host}: I/O pressure up to {float(np.max(values[high])):.0f} %"
-            found.append(at_row(panel, row, "host.io", text, int(first), int(last),
-                                float(np.max(values[high]))))  # fmt: skip
+            most = float(np.max(values[high]))
+            text = f"{row.host}: I/O pressure up to {most:.0f} %"
+            found.append(at_row(panel, row, "host.io", text, int(np.argmax(high)), most))
     found += _dirty(case, moment)
     return sorted(found, key=lambda anomaly: anomaly.at)
 
@@ -263,10 +262,9 @@ def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
         usual = float(stats.quantile(values[~near], 0.98)) if (~near).any() else float("nan")
         high = near & (values > max(DIRTY_PAGES.limit, ABOVE_USUAL * usual))
         if row.host in moment.accused and np.isfinite(usual) and high.sum() >= 2:
-            first, last = np.flatnonzero(high)[[0, -1]]
             most = float(np.max(values[high]))
             text = f"{row.host}: dirty pages up to {wording.size(most)}"
-            found.append(at_row(panel, row, "host.dirty", text, int(first), int(last), most))
+            found.append(at_row(panel, row, "host.dirty", text, int(np.argmax(high)), most))
     return found
 
 
@@ -291,10 +289,9 @@ def _spikes(
         usually = usual if np.isfinite(usual) else 0.0
         high = near & (rates > max(least, ABOVE_USUAL * usually))
         if high.sum() >= 2:
-            first, last = np.flatnonzero(high)[[0, -1]]
             peak = float(np.max(rates[high]))
             text = f"{row.host}: {title} up to {peak:,.0f}/s"
-            found.append(at_row(panel, row, f"host.{key}", text, int(first), int(last), peak))
+            found.append(at_row(panel, row, f"host.{key}", text, int(np.argmax(high)), peak))
     return found
 
 

@@ -110,7 +110,7 @@ def _beside(case: JobCase, named: list[str], at: float) -> tuple[Figure, ...]:
             said = [wording.size(one) if unit == "B" else f"{one:.0f} {unit}".strip()
                     for one in (peak, usual)]  # fmt: skip
             text = f"{row.title}: {panel.quantity.title} up to {said[0]} (usually {said[1]})"
-            found.append(at_row(panel, row, f"host.{key}", text, 0, 0, peak).fact())
+            found.append(at_row(panel, row, f"host.{key}", text, 0, peak).fact())
     return tuple(found[:12])
 
 

@@ -355,6 +355,6 @@ def _cards_with_errors(case: JobCase, panel: SeriesPanel, key: str) -> list[Anom
             continue
         count = f"{total:,.0f} {panel.quantity.title}"
         text = f"{row.unit} of {row.host}: {count} within the job"
-        first, last = int(cells[0]), int(cells[-1])
-        found.append(at_row(panel, row, key.replace("_", "-"), text, first, last, float(total)))
+        kind, first = key.replace("_", "-"), int(cells[0])
+        found.append(at_row(panel, row, kind, text, first, float(total)))
     return found

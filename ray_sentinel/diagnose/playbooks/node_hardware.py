@@ -123,11 +123,11 @@ def _hot_before(case: JobCase, host: str, gpu: str, at: float) -> list[Anomaly]:
         hot = before & (values > max(GPU_HOT.limit, own))
         if hot.sum() < LEAST_HOT:
             continue
-        first, last = (int(cell) for cell in np.flatnonzero(hot)[[0, -1]])
+        first = int(np.flatnonzero(hot)[0])
         peak = float(stats.largest(values[hot]))
         text = f"GPU {row.gpu} of {host}: {peak:.0f} °C before it failed"
         text += f" (usually {usual:.0f} °C)" if np.isfinite(usual) else ""
-        found.append(at_row(panel, row, "gpu.hot", text, first, last, peak))
+        found.append(at_row(panel, row, "gpu.hot", text, first, peak))
     return found
 
 
