@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.model.diagnosis import Figure, Link, Role
 
+A = TypeVar("A", bound="Anomaly")
+
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
-    """One deviation in one place. Times are Unix seconds."""
+    """One deviation in one place. Times are Unix seconds.
+
+    What a detector knows besides are fields of a class of its own, derived from this one.
+    """
 
     kind: str
-    """The kind, with dots, its family first: "rdma.retransmits", "gpu.hot", "host.memory"."""
+    """The kind: "rdma.retx", "gpu.hot", "host.memory-ramp", "xid", "loss-nan", ..."""
     text: str
     at: float
     uncertainty: float
@@ -25,6 +32,26 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     """How large the deviation is, in the quantity's unit."""
     metric: str = ""
     promql: str = ""
+
+    @classmethod
+    def of_row(
+        cls: type[A], panel: SeriesPanel, row: SeriesOwner, kind: str, text: str, first: int,
+        size: float, **own: Any,
+    ) -> A:  # fmt: skip
+        """An anomaly of one row of a panel, from cell ``first`` on; ``own`` are further fields, or
+        others than the row's."""
+        fields = {"uncertainty": panel.step, "promql": panel.promql(row), **own}
+        return cls(
+            kind=kind,
+            text=text,
+            at=float(panel.times[first]),
+            host=row.host,
+            gpu=row.gpu,
+            unit=row.unit,
+            size=size,
+            metric=panel.metric,
+            **fields,
+        )
 
     def link(self, role: Role) -> Link:
         """The anomaly as a member of a causal chain."""
@@ -50,21 +77,3 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
             value=self.size,
             at=self.at,
         )
-
-
-def at_row(
-    panel: SeriesPanel, row: SeriesOwner, kind: str, text: str, first: int, size: float
-) -> Anomaly:
-    """An anomaly of one row of a panel, from cell ``first`` on."""
-    return Anomaly(
-        kind=kind,
-        text=text,
-        at=float(panel.times[first]),
-        uncertainty=panel.step,
-        host=row.host,
-        gpu=row.gpu,
-        unit=row.unit,
-        size=size,
-        metric=panel.metric,
-        promql=panel.promql(row),
-    )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.evidence.stacks.frames import meanings as m
@@ -29,15 +28,11 @@ _OF: dict[Awaited, str] = {"storage": "storage", "network": "the network"}
 LEAST = BLOCKED_PROCESSES.limit
 
 
-class BlockedProcesses(msgspec.Struct, frozen=True, kw_only=True):
-    """Processes of one host that came to wait in one function and did not leave it."""
+class BlockedProcesses(Anomaly, frozen=True, kw_only=True):
+    """Processes of one host that came to wait in one function (the unit) and did not leave it; the
+    size is their number at the most, above the level at the start."""
 
-    host: str
-    function: str
     awaited: Awaited
-    count: float
-    """Their number at the most, above the level at the start."""
-    anomaly: Anomaly
 
 
 def find(case: JobCase) -> tuple[BlockedProcesses, ...]:
@@ -67,15 +62,9 @@ def _piles(case: JobCase, cells: Bools) -> tuple[BlockedProcesses, ...]:
         text += f", waiting for {_OF[awaited]}" if awaited in _OF else ""
         first = 0 if below is None else below + 1
         found.append(
-            BlockedProcesses(
-                host=row.host,
-                function=row.unit,
-                awaited=awaited,
-                count=rise,
-                anomaly=at_row(panel, row, "host.dstate", text, first, rise),
-            )
+            BlockedProcesses.of_row(panel, row, "host.dstate", text, first, rise, awaited=awaited)
         )
-    return tuple(sorted(found, key=lambda one: one.anomaly.at))
+    return tuple(sorted(found, key=lambda one: one.at))
 
 
 def awaited_in(function: str) -> Awaited:

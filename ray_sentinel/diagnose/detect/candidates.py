@@ -152,10 +152,10 @@ def _sockets(case: JobCase) -> list[Candidate]:
                 text=f"{'TCP retransmits' if kind[0] == 't' else 'errors of network cards'} on "
                 + ("all hosts" if shared else listed(sorted(hosts)))
                 + ", over which the collectives run,",
-                at=min(one.anomaly.at for one in shown),
+                at=min(one.at for one in shown),
                 cells=np.any([one.cells for one in shown], axis=0),
                 culprits=() if shared else tuple(map(tcp_culprit, shown)),
-                anomalies=tuple(one.anomaly for one in shown),
+                anomalies=tuple(shown),
                 prior=0.9,
             )
         )
@@ -176,13 +176,13 @@ def _with_the_slow(
     return [
         one
         for one, overlap in zip(troubles, overlaps, strict=True)
-        if overlap >= AS_WELL * best and one.peak >= WEAK_PORT * troubles[0].peak
+        if overlap >= AS_WELL * best and one.size >= WEAK_PORT * troubles[0].size
     ]
 
 
 def tcp_culprit(one: sockets.TcpTrouble) -> CauseLocation:
     """The host, or its card, as a culprit."""
-    return CauseLocation(host=one.host, device=one.device, reason=one.anomaly.text)
+    return CauseLocation(host=one.host, device=one.unit, reason=one.text)
 
 
 def port_culprit(port: rdma.PortTrouble) -> CauseLocation:
@@ -221,7 +221,7 @@ def _worn_links(case: JobCase) -> list[Candidate]:
     found = []
     for (host, gpu), errors in cards.items():
         cells = np.any([fault.cells for fault in errors], axis=0)
-        counted = [f"{fault.count:,.0f} {fault.title}" for fault in errors]
+        counted = [f"{fault.size:,.0f} {fault.title}" for fault in errors]
         found.append(
             Candidate(
                 domain="device",
@@ -229,8 +229,8 @@ def _worn_links(case: JobCase) -> list[Candidate]:
                 text=f"GPU {gpu} of {host}, which counted {listed(counted, 2)},",
                 at=float(case.times[np.flatnonzero(cells)[0]]),
                 cells=cells,
-                culprits=(CauseLocation(host=host, gpu=gpu, reason=errors[0].anomaly.text),),
-                anomalies=tuple(fault.anomaly for fault in errors),
+                culprits=(CauseLocation(host=host, gpu=gpu, reason=errors[0].text),),
+                anomalies=tuple(errors),
                 prior=0.9,
             )
         )
@@ -260,7 +260,7 @@ def _shared_heat(case: JobCase) -> Candidate | None:
         at=first.at,
         cells=first.cells,
         culprits=(),
-        anomalies=tuple(one.anomaly for one in (hot, clocks) if one is not None),
+        anomalies=tuple(one for one in (hot, clocks) if one is not None),
         prior=0.95,
     )
 
@@ -309,17 +309,15 @@ def _of_gpus(
     cells = np.any([one.cells for one in guilty], axis=0)
     names = {one.card for one in guilty}
     why = clock_reasons.of_cards(case, {one.card: one.cells for one in guilty})
-    follow = [one.anomaly for one in more if one.card in names] + list(why.anomalies)
+    follow = [one for one in more if one.card in names]
     return Candidate(
         domain=domain,
         cause=cause,
         text=f"{what} of {wording.cards(names)}" + (f" ({why.text})" if why.text else ""),
         at=min(one.at for one in guilty),
         cells=cells,
-        culprits=tuple(
-            CauseLocation(host=one.host, gpu=one.gpu, reason=one.anomaly.text) for one in guilty
-        ),
-        anomalies=(*(one.anomaly for one in guilty), *follow),
+        culprits=wording.culprits_of(guilty),
+        anomalies=(*guilty, *follow, *why.anomalies),
         prior=prior,
     )
 
@@ -379,11 +377,11 @@ def _routing(case: JobCase) -> list[Candidate]:
         Candidate(
             domain="training",
             cause=curve.kind,
-            text=curve.anomaly.text,
+            text=curve.text,
             at=curve.at,
             cells=curve.cells,
             culprits=(),
-            anomalies=(curve.anomaly,),
+            anomalies=(curve,),
             prior=0.9 if curve.kind == "moe-shift" else 0.7,
         )
         for curve in case.once(learning.find)

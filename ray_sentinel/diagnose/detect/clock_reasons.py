@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, listed
 from ray_sentinel.diagnose.series import Bools, Floats
@@ -45,7 +45,7 @@ def of_cards(case: JobCase, cards: Mapping[Card, Bools]) -> ClockReasons:
             if why:
                 first = _first(values, cells)
                 kind, size = f"gpu.{panel.quantity.key[4:]}", stats.middle(values[cells])
-                found.setdefault(why, []).append(at_row(panel, row, kind, why, first, size))
+                found.setdefault(why, []).append(Anomaly.of_row(panel, row, kind, why, first, size))
     return ClockReasons(listed(list(found), 3), tuple(map(_as_one, found.values())))
 
 

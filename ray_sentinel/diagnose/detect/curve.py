@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
@@ -15,17 +14,16 @@ LOCAL = 61
 """Number of cells of the running median, which is the usual level at a moment."""
 
 
-class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in a training curve."""
+class Curve(Anomaly, frozen=True, kw_only=True):
+    """An event in a training curve.
 
-    kind: str
-    """The kind: "loss-nan", "loss-overflow", "loss-diverged", "loss-setback", "loss-spike",
-    "grad-spike", "grad-nan", "grad-overflow", "moe-shift", "lr-jump" or "lr-drop". What overflowed
-    was not finite for a moment."""
-    at: float
+    Kinds: "loss-nan", "loss-overflow", "loss-diverged", "loss-setback", "loss-spike", "grad-spike",
+    "grad-nan", "grad-overflow", "moe-shift", "lr-jump" and "lr-drop". What overflowed was not
+    finite for a moment.
+    """
+
     lasting: bool
     cells: Bools
-    anomaly: Anomaly
 
 
 def joint(case: JobCase, panel: SeriesPanel, q: float = 0.5) -> Floats:
@@ -48,16 +46,17 @@ def describe(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Boo
     moment = float(case.times[first]) if at is None else at
     step = case.line.step_at(moment)
     where = f" at step {step:.0f}" if step is not None else ""
-    anomaly = Anomaly(
-        kind=f"train.{kind}",
+    return Curve(
+        kind=kind,
         text=text + where,
         at=moment,
         uncertainty=max(case.cell, case.line.step_seconds if case.line.trained else 0.0),
         size=size,
         metric=panel.metric,
         promql=panel.promql(),
+        lasting=lasting,
+        cells=cells,
     )
-    return Curve(kind=kind, at=moment, lasting=lasting, cells=cells, anomaly=anomaly)
 
 
 def broken(case: JobCase, panel: SeriesPanel, curve: Floats, name: str, title: str, last: int

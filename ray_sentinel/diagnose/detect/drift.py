@@ -43,20 +43,13 @@ FIRST_SHARE = 0.1
 """Share of the time for which the first level must last to be the usual one."""
 
 
-class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU that moved away from the others, from a moment on."""
+class Drift(Anomaly, frozen=True, kw_only=True):
+    """One GPU that moved away from the others ("gpu.hot", "gpu.clock" or "gpu.power"); the size is
+    signed, in the quantity's unit (°C, MHz, W)."""
 
-    kind: str
-    """The kind: "hot", "clock" or "power"."""
-    host: str
-    gpu: str
-    at: float
-    size: float
-    """The signed size, in the quantity's unit (°C, MHz, W)."""
     peak: float
     """The extreme value while the drift lasted."""
     cells: Bools
-    anomaly: Anomaly
 
     @property
     def card(self) -> tuple[str, str]:
@@ -154,7 +147,7 @@ def _together(case: JobCase, key: str, kind: str, *, least: float, sign: float) 
         return None
     extreme, where = (stats.largest, "up") if sign > 0 else (stats.smallest, "down")
     peak, usual = float(extreme(middle[inside])), stats.middle(middle[outside])
-    anomaly = Anomaly(
+    return Drift(
         kind=f"gpu.{kind}",
         text=f"the GPUs of all {len(hosts)} hosts: {panel.quantity.title} {where} by "
         f"{away.worst:.0f} {panel.quantity.unit} (usually {usual:.0f}, then {where} to {peak:.0f} "
@@ -164,9 +157,9 @@ def _together(case: JobCase, key: str, kind: str, *, least: float, sign: float) 
         size=sign * away.worst,
         metric=panel.metric,
         promql=panel.promql(),
+        peak=peak,
+        cells=away.cells,
     )
-    return Drift(kind=kind, host="", gpu="", at=anomaly.at, size=anomaly.size,
-                 peak=peak, cells=away.cells, anomaly=anomaly)  # fmt: skip
 
 
 def _rests(case: JobCase, drift: Drift) -> bool:
@@ -256,25 +249,11 @@ def _drift(
     extreme = stats.largest if sign > 0 else stats.smallest
     peak = float(extreme(values[away.cells]))
     unit, where = panel.quantity.unit, "up" if sign > 0 else "down"
-    anomaly = Anomaly(
-        kind=f"gpu.{kind}",
-        text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {where} by {away.worst:.0f} "
-        f"{unit} against its peers (usually {usual:.0f}, then {where} to {peak:.0f} {unit})",
-        at=float(case.times[away.first]),
+    text = (
+        f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {where} by {away.worst:.0f} {unit} "
+        f"against its peers (usually {usual:.0f}, then {where} to {peak:.0f} {unit})"
+    )
+    return Drift.of_row(
+        panel, row, f"gpu.{kind}", text, away.first, sign * away.worst, peak=peak, cells=away.cells,
         uncertainty=max(case.cell, away.doubt),
-        host=row.host,
-        gpu=row.gpu,
-        size=sign * away.worst,
-        metric=panel.metric,
-        promql=panel.promql(row),
-    )
-    return Drift(
-        kind=kind,
-        host=row.host,
-        gpu=row.gpu,
-        at=anomaly.at,
-        size=anomaly.size,
-        peak=peak,
-        cells=away.cells,
-        anomaly=anomaly,
-    )
+    )  # fmt: skip

@@ -119,4 +119,4 @@ def _dstate(case: JobCase, host: str) -> Anomaly | None:
         for one in case.once(blocked.find)
         if one.host == host and one.awaited in {"driver", "unknown"}
     ]
-    return max(own, key=lambda one: one.count).anomaly if own else None
+    return max(own, key=lambda one: one.size) if own else None

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
@@ -74,26 +74,18 @@ KEYS = (*_FATAL, *DEGRADING, "err.xid", "err.xid_last", "err.dmesg_gpu", "err.dm
 """The keys of all quantities that count faults."""
 
 
-class DeviceErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors of one kind on one GPU or host."""
+class DeviceErrors(Anomaly, frozen=True, kw_only=True):
+    """Errors of one kind on one GPU or host, from the first one on; their number is the size.
 
-    kind: str
-    """The kind: "ras-ue" (memory), "link-ue", "gpu-ue" (engines), "ecc-ue", "pcie-fatal", "xid",
-    "dmesg-gpu", "ras-ce", ..."""
+    Kinds: "ras-ue" (memory), "link-ue", "gpu-ue" (engines), "ecc-ue", "pcie-fatal", "xid",
+    "dmesg-gpu", "ras-ce", ...
+    """
+
     severity: Severity
-    host: str
-    gpu: str
-    count: float
     title: str
     """The errors' name, in the plural."""
     cells: Bools
     """The cells (T,) in which so many were counted that the part had trouble."""
-    anomaly: Anomaly
-
-    @property
-    def at(self) -> float:
-        """When the first error was counted."""
-        return self.anomaly.at
 
 
 def find(case: JobCase) -> tuple[DeviceErrors, ...]:
@@ -155,20 +147,11 @@ def _fault(
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
     text = f"{whose}: {wording.count(count, title)} within the job"
     counted = panel.quantity.kind == "counter"
-    anomaly = msgspec.structs.replace(
-        at_row(panel, row, f"fault.{kind}", text, int(cells[0]), count),
-        promql=panel.growth_promql(row) if counted else panel.promql(row),
-    )
-    return DeviceErrors(
-        kind=kind,
-        severity=severity,
-        host=row.host,
-        gpu=row.gpu,
-        count=count,
-        title=title,
+    return DeviceErrors.of_row(
+        panel, row, kind, text, int(cells[0]), count, severity=severity, title=title,
         cells=_busy(rises, panel.step),
-        anomaly=anomaly,
-    )
+        promql=panel.growth_promql(row) if counted else panel.promql(row),
+    )  # fmt: skip
 
 
 def _busy(rises: Floats, step: float) -> Bools:
@@ -193,7 +176,7 @@ def _degrading(case: JobCase, key: str, kind: str) -> list[DeviceErrors]:
     return [
         msgspec.structs.replace(fault, severity="degrading") if own in failing else fault
         for fault in found
-        for own in [(fault.host, fault.gpu, fault.anomaly.unit)]
+        for own in [(fault.host, fault.gpu, fault.unit)]
     ]
 
 
@@ -209,7 +192,7 @@ def _crosses(kind: str, row: SeriesOwner, rises: Floats, step: float) -> bool:
 
 def _xids(case: JobCase) -> list[DeviceErrors]:
     return [
-        msgspec.structs.replace(fault, severity=_of_xid(fault.anomaly.unit))
+        msgspec.structs.replace(fault, severity=_of_xid(fault.unit))
         for fault in (*_grown(case, "err.xid", "xid", "fatal", least=1.0), *_last_xids(case))
     ]
 
@@ -245,4 +228,4 @@ def _kernel_log(case: JobCase) -> list[DeviceErrors]:
     totals = np.nansum(growth(case, panel), axis=1)
     peers = stats.background(totals)
     found = _grown(case, panel.quantity.key, "dmesg-gpu", "degrading", 1.0, only=panel)
-    return [fault for fault in found if fault.count > max(0.0, 3 * peers)]
+    return [fault for fault in found if fault.size > max(0.0, 3 * peers)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,13 +23,12 @@ RISE = 0.10
 """Share of the limit by which memory must have risen to have a shape at all."""
 
 
-class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One host's memory before it ran out (or to the end). Shares are of the limit."""
+class HostMemory(Anomaly, frozen=True, kw_only=True):
+    """One host's memory before it ran out (or to the end). Shares are of the limit; the size is the
+    greatest share that was used."""
 
-    host: str
     shape: Shape
     start_share: float
-    peak_share: float
     peak_at: float
     per_hour: float
     """Growth of the ramp per hour, as a share of the limit."""
@@ -42,12 +40,11 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The limit in bytes."""
     scarce: bool
     """Being full means that memory runs short."""
-    anomaly: Anomaly
 
 
-def kills(case: JobCase) -> dict[str, tuple[float, float, Anomaly]]:
-    """Host → OOM kills within the job, the first one's time, and the anomaly."""
-    found: dict[str, tuple[float, float, Anomaly]] = {}
+def kills(case: JobCase) -> dict[str, Anomaly]:
+    """Host → OOM kills within the job, at the time of the first; their number is the size."""
+    found: dict[str, Anomaly] = {}
     for key in ("mem.oom", "mem.cgroup_oom", "err.dmesg"):
         panel = case.view.panel(key)
         if key == "err.dmesg":
@@ -58,18 +55,11 @@ def kills(case: JobCase) -> dict[str, tuple[float, float, Anomaly]]:
             count = float(np.nansum(rises))
             if count < OOM_KILLS.limit or row.host in found:
                 continue
-            at = float(case.times[int(np.flatnonzero(rises > 0)[0])])
-            anomaly = Anomaly(
-                kind="host.oom-kill",
-                text=f"{row.host}: {count:.0f} OOM kill(s)",
-                at=at,
-                uncertainty=case.cell,
-                host=row.host,
-                size=count,
-                metric=panel.metric,
+            first, text = int(np.argmax(rises > 0)), f"{row.host}: {count:.0f} OOM kill(s)"
+            found[row.host] = Anomaly.of_row(
+                panel, row, "host.oom-kill", text, first, count, uncertainty=case.cell,
                 promql=panel.growth_promql(row),
-            )
-            found[row.host] = (count, at, anomaly)
+            )  # fmt: skip
     return found
 
 
@@ -81,15 +71,13 @@ def find(case: JobCase) -> tuple[HostMemory, ...]:
         one = _host(case, own, killed.get(own.host))
         if one is not None:
             found.append(one)
-    return tuple(sorted(found, key=lambda one: -one.peak_share))
+    return tuple(sorted(found, key=lambda one: -one.size))
 
 
-def _host(
-    case: JobCase, own: Usage, kill: tuple[float, float, Anomaly] | None
-) -> HostMemory | None:
+def _host(case: JobCase, own: Usage, kill: Anomaly | None) -> HostMemory | None:
     row, used, limits = own.row, own.used, own.limit
     whose = "memory of the container" if own.container else "host memory"
-    until = _before_kill(case, used, kill[1]) if kill else used.size
+    until = _before_kill(case, used, kill.at) if kill else used.size
     share = used[:until] / limits[:until]
     if np.isnan(share).all():
         # Without a limit shapes can still be told; "full" cannot.
@@ -102,8 +90,7 @@ def _host(
     peak = float(share[peak_cell])
     base = _baseline(case, share)
     shape, rise_at, per_hour = _shape(case, share, base, peak_cell, before)
-    size = stats.middle(limits)
-    anomaly = Anomaly(
+    return HostMemory(
         kind=f"host.memory-{shape}",
         text=f"{row.host}: {whose} {_words(shape)}, from {before:.0%} to {peak:.0%} of its limit",
         at=rise_at,
@@ -112,14 +99,15 @@ def _host(
         size=peak,
         metric=own.panel.metric,
         promql=own.panel.promql(row),
-    )
-    return HostMemory(
-        host=row.host, shape=shape, start_share=before, peak_share=peak,
-        peak_at=float(case.times[peak_cell]), per_hour=per_hour,
+        shape=shape,
+        start_share=before,
+        peak_at=float(case.times[peak_cell]),
+        per_hour=per_hour,
         lately_per_hour=_lately(case, base),
-        kills=kill[0] if kill else 0.0, limit=size,
-        scarce=own.scarce, anomaly=anomaly,
-    )  # fmt: skip
+        kills=kill.size if kill else 0.0,
+        limit=stats.middle(limits),
+        scarce=own.scarce,
+    )
 
 
 def _before_kill(case: JobCase, used: Floats, at: float) -> int:

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
@@ -197,7 +197,7 @@ def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
         often = f" {times} times," if times > 1 else ""
         text = f"RDMA port {row.unit} of {row.host} went down{often} and {then}"
         seconds = float((right - left) * panel.step)
-        anomaly = at_row(panel, row, "rdma.port", text, left - unseen, seconds)
+        anomaly = Anomaly.of_row(panel, row, "rdma.port", text, left - unseen, seconds)
         anomaly = msgspec.structs.replace(anomaly, uncertainty=(1 + unseen) * panel.step)
         hot.setdefault(_key(row), {})["port"] = (down, anomaly)
 
@@ -231,7 +231,7 @@ def _anomaly(
         f"{title} on {row.unit or 'RDMA'} of {row.host}: {total:,.0f} within the job, "
         f"up to {peak:,.1f}/s"
     )
-    return at_row(panel, row, kind, text, first, peak)
+    return Anomaly.of_row(panel, row, kind, text, first, peak)
 
 
 def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:

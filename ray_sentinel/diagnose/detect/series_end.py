@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
@@ -18,18 +17,9 @@ MISSED = 2
 rarely than others."""
 
 
-class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host, or one GPU of it, that disappeared and did not return."""
-
-    host: str
-    gpu: str = ""
-    at: float
-    """The time of its last sample in Unix seconds."""
-    anomaly: Anomaly
-
-
-def hosts(case: JobCase) -> tuple[Lost, ...]:
-    """Hosts whose series all end well before those of most others, the first one first.
+def hosts(case: JobCase) -> tuple[Anomaly, ...]:
+    """Hosts whose series all end well before those of most others, the first one first, each at the
+    time of its last sample.
 
     A target that is scraped without success (``up`` 0) has disappeared as well.
     """
@@ -42,20 +32,15 @@ def hosts(case: JobCase) -> tuple[Lost, ...]:
         usual = _interval(known)
         if end - last < max(MISSED * usual, np.ceil(GONE_SECONDS / case.cell)):
             continue
-        at = float(case.times[int(last)])
         found.append(
-            Lost(
+            Anomaly(
+                kind="host.lost",
+                text=f"{host}: all its series end, while those of the others go on",
+                at=float(case.times[int(last)]),
+                uncertainty=(1 + usual) * case.cell,
                 host=host,
-                at=at,
-                anomaly=Anomaly(
-                    kind="host.lost",
-                    text=f"{host}: all its series end, while those of the others go on",
-                    at=at,
-                    uncertainty=(1 + usual) * case.cell,
-                    host=host,
-                    metric="up",
-                    promql=f'up{{host="{host}"}}',
-                ),
+                metric="up",
+                promql=f'up{{host="{host}"}}',
             )
         )
     return tuple(sorted(found, key=lambda one: one.at))
@@ -73,8 +58,9 @@ def _interval(known: Bools) -> float:
     return float(gaps[np.searchsorted(covered, covered[-1] / 2)])
 
 
-def gpus(case: JobCase) -> tuple[Lost, ...]:
-    """GPUs whose power series ends while other GPUs of the same host go on."""
+def gpus(case: JobCase) -> tuple[Anomaly, ...]:
+    """GPUs whose power series ends while other GPUs of the same host go on, each at the time of its
+    last sample."""
     panel = case.view.panel("gpu.power")
     cells = max(3, int(np.ceil(GONE_SECONDS / case.cell)))
     found = []
@@ -87,16 +73,10 @@ def gpus(case: JobCase) -> tuple[Lost, ...]:
         for row, last in zip(own.rows, lasts, strict=True):
             if end - last < cells or not row.gpu:
                 continue
-            at = float(case.times[int(last)])
-            anomaly = Anomaly(
-                kind="gpu.lost",
-                text=f"GPU {row.gpu} of {host} no longer answers, while its neighbours do",
-                at=at,
-                uncertainty=2 * case.cell,
-                host=host,
-                gpu=row.gpu,
-                metric=panel.metric,
-                promql=panel.promql(row),
+            text = f"GPU {row.gpu} of {host} no longer answers, while its neighbours do"
+            found.append(
+                Anomaly.of_row(
+                    panel, row, "gpu.lost", text, int(last), 0.0, uncertainty=2 * case.cell
+                )
             )
-            found.append(Lost(host=host, gpu=row.gpu, at=at, anomaly=anomaly))
     return tuple(sorted(found, key=lambda one: one.at))

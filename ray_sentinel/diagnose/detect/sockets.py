@@ -7,11 +7,10 @@ uses sockets), they are suspects like a bad link.
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import rdma
 from ray_sentinel.diagnose.panel import SeriesPanel
@@ -23,18 +22,12 @@ CARRIES_BYTES = 1e6
 in trouble."""
 
 
-class TcpTrouble(msgspec.Struct, frozen=True, kw_only=True):
-    """One host, or one of its cards, in trouble while it lasted."""
+class TcpTrouble(Anomaly, frozen=True, kw_only=True):
+    """One host, or one of its cards, in trouble ("tcp-retransmits" or "nic-errors"); the size is
+    the greatest rate of retransmits or errors per second."""
 
-    kind: str
-    """The kind: "tcp-retransmits" or "nic-errors"."""
-    host: str
-    device: str = ""
     cells: Bools
     """The cells (T,) in which the trouble lasted."""
-    peak: float
-    """The greatest rate of retransmits or errors per second."""
-    anomaly: Anomaly
 
 
 def carry(case: JobCase) -> bool:
@@ -63,7 +56,7 @@ def find(case: JobCase) -> tuple[TcpTrouble, ...]:
         *_of(case, case.view.panel("net.tx_errors"), "nic-errors", "NIC transmit errors",
              NETWORK_ERRORS_BACKGROUND.limit),
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda one: -one.peak))
+    return tuple(sorted(found, key=lambda one: -one.size))
 
 
 def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) -> list[TcpTrouble]:
@@ -81,7 +74,5 @@ def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) 
         where = f"{row.unit} of {row.host}" if row.unit else row.host
         text = f"{where}: {title} up to {peak:,.0f}/s"
         first = int(np.flatnonzero(cells)[0])
-        anomaly = at_row(panel, row, f"net.{kind}", text, first, peak)
-        found.append(TcpTrouble(kind=kind, host=row.host, device=row.unit, cells=cells, peak=peak,
-                                anomaly=anomaly))  # fmt: skip
+        found.append(TcpTrouble.of_row(panel, row, kind, text, first, peak, cells=cells))
     return found

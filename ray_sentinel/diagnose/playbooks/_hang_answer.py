@@ -3,6 +3,8 @@ steps."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ray_sentinel.diagnose import wording
@@ -28,11 +30,11 @@ def answer(
     confidence: float,
     text: str,
     culprits: tuple[CauseLocation, ...] = (),
-    roots: list[Anomaly] | None = None,
+    roots: Iterable[Anomaly] = (),
 ) -> Diagnosis:
     """A diagnosis with ``text`` on ``context``; ``roots`` are what set it off, in any order."""
     stop = context.stop
-    roots = sorted(roots or [], key=lambda anomaly: anomaly.at)
+    roots = sorted(roots, key=lambda anomaly: anomaly.at)
     chain = wording.chain(roots, culprits, text, _stop_link(case, stop), _wait_link(context))
     if not stop.for_good:
         text += " It went on by itself afterwards."

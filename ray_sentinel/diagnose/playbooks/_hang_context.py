@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import blocked, faults, levels, rdma, series_end, sockets
 from ray_sentinel.diagnose.detect.levels import StalledGpu
@@ -21,12 +22,12 @@ class HangContext(msgspec.Struct, frozen=True, kw_only=True):
 
     stop: ProgressStop
     states: tuple[StalledGpu, ...]
-    dead: tuple[series_end.Lost, ...]
+    dead: tuple[Anomaly, ...]
     ports: tuple[rdma.PortTrouble, ...]
     tcp: tuple[sockets.TcpTrouble, ...]
     """The trouble of hosts and cards with TCP, where the collectives run over it."""
     errors: tuple[faults.DeviceErrors, ...]
-    off_bus: tuple[series_end.Lost, ...]
+    off_bus: tuple[Anomaly, ...]
     held: tuple[blocked.BlockedProcesses, ...]
     """Processes that wait in the kernel since about the stop."""
 
@@ -77,8 +78,6 @@ def hang_context(case: JobCase, stop: ProgressStop) -> HangContext:
         ),
         off_bus=tuple(one for one in case.once(series_end.gpus) if early <= one.at <= late),
         held=tuple(
-            one
-            for one in blocked.during(case, settled, stop.end)
-            if early <= one.anomaly.at <= late
+            one for one in blocked.during(case, settled, stop.end) if early <= one.at <= late
         ),
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, memory
 from ray_sentinel.diagnose.detect.candidates import tcp_culprit
@@ -103,12 +104,12 @@ def _node_death(case: JobCase, context: HangContext) -> Diagnosis | None:
     named = [one for one in dead if one.at <= first + 2 * case.cell] if dead else []
     guilty = sorted({one.host for one in named} or silent)
     errors = [fault for fault in case.once(faults.find) if fault.host in guilty]
-    why = f", after {errors[0].anomaly.text}" if errors else ""
+    why = f", after {errors[0].text}" if errors else ""
     text = f"Node death: {listed(guilty)} went away, and the other nodes hung waiting for it{why}."
     culprits = tuple(
         CauseLocation(host=host, reason="its series end; the others wait for it") for host in guilty
     )
-    roots = [fault.anomaly for fault in errors[:1]] + [one.anomaly for one in named]
+    roots = (*errors[:1], *named)
     return answer(case, context, "found", "node-lost", 0.9, text, culprits, roots)
 
 
@@ -117,7 +118,7 @@ def _killed(case: JobCase, context: HangContext) -> Diagnosis | None:
     near = {
         host: kill
         for host, kill in case.once(memory.kills).items()
-        if context.stop.at - TRIGGER_SECONDS <= kill[1] <= context.stop.latest + 3 * case.cell
+        if context.stop.at - TRIGGER_SECONDS <= kill.at <= context.stop.latest + 3 * case.cell
     }
     if not near:
         return None
@@ -125,13 +126,12 @@ def _killed(case: JobCase, context: HangContext) -> Diagnosis | None:
         f"Not a hang of its own: processes on {listed(sorted(near))} were killed for lack of "
         "memory, and the others waited for them. See the playbook host-oom."
     )
-    roots = [kill[2] for kill in near.values()]
-    return answer(case, context, "not-this", "oom", 0.85, text, (), roots)
+    return answer(case, context, "not-this", "oom", 0.85, text, (), near.values())
 
 
 def _device_fault(case: JobCase, context: HangContext) -> Diagnosis | None:
     """A device failed just before the stop: the playbook for hardware answers for it."""
-    found = [fault.anomaly for fault in context.errors] + [one.anomaly for one in context.off_bus]
+    found: list[Anomaly] = [*context.errors, *context.off_bus]
     if not found:
         return None
     first = min(found, key=lambda anomaly: anomaly.at)
@@ -174,17 +174,16 @@ def _tcp(case: JobCase, context: HangContext) -> Diagnosis | None:
         return None
     kind = context.tcp[0].kind
     guilty = [
-        one for one in context.tcp if one.kind == kind and one.peak >= WEAK * context.tcp[0].peak
+        one for one in context.tcp if one.kind == kind and one.size >= WEAK * context.tcp[0].size
     ]
     hosts = sorted({one.host for one in guilty})
     shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
     text = (
-        f"Network-triggered hang: {guilty[0].anomaly.text} began before progress stopped, and the "
+        f"Network-triggered hang: {guilty[0].text} began before progress stopped, and the "
         "collectives run over TCP: one stalled there, and all GPUs then waited busily."
     )
     culprits = () if shared else tuple(map(tcp_culprit, guilty))
-    roots = [one.anomaly for one in guilty]
-    return answer(case, context, "found", kind, 0.75, text, culprits, roots)
+    return answer(case, context, "found", kind, 0.75, text, culprits, guilty)
 
 
 def _gpus(found: list[StalledGpu], why: Callable[[StalledGpu], str]) -> tuple[CauseLocation, ...]:
@@ -240,7 +239,7 @@ def _absent(case: JobCase, context: HangContext) -> Diagnosis | None:
         f"{where[0].upper()}{where[1:]} never entered the collective in which all others wait "
         f"busily: {_held_up(case, context.stop, hosts)}"
     )
-    held = [one.anomaly for one in context.held if one.host in hosts]
+    held = [one for one in context.held if one.host in hosts]
     text += f" ({listed([anomaly.text for anomaly in held], 3)})." if held else "."
     return answer(case, context, "found", "rank-absent", 0.75, text, culprits, held)
 
@@ -294,7 +293,7 @@ def _network_seen(case: JobCase, context: HangContext) -> str:
             f"{listed([f'{port.unit} of {port.host}' for port in context.ports])} had trouble too"
         )
     if context.tcp:
-        return f"{context.tcp[0].anomaly.text}"
+        return context.tcp[0].text
     if len(looked) == 3:
         return "its RDMA ports were clean"
     if looked:
@@ -314,12 +313,11 @@ def _blocked(case: JobCase, context: HangContext) -> Diagnosis | None:
     who = {"driver": "a device's driver", "unknown": "a mount or a driver"}.get(what, f"the {what}")
     text = (
         f"The job stands still and its GPUs rest: on {listed(hosts)} processes wait in the kernel "
-        f"for {who} ({held[0].anomaly.text})."
+        f"for {who} ({held[0].text})."
     )
-    culprits = () if shared else wording.culprits_of(one.anomaly for one in held)
-    roots = [one.anomaly for one in held]
+    culprits = () if shared else wording.culprits_of(held)
     cause = "storage-hang" if what == "storage" else "blocked-in-kernel"
-    return answer(case, context, "found", cause, 0.8, text, culprits, roots)
+    return answer(case, context, "found", cause, 0.8, text, culprits, held)
 
 
 def _ranks_alive(case: JobCase, stop: stops.ProgressStop) -> tuple[int, int]:

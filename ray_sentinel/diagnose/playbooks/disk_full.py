@@ -6,7 +6,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
@@ -90,6 +90,6 @@ def _full(case: JobCase) -> tuple[Anomaly, ...]:
         text = (
             f"{row.unit} of {row.host}: {wording.size(least)} left of {wording.size(whole[first])}"
         )
-        anomaly = at_row(free, row, "host.disk-full", text, first, least)
+        anomaly = Anomaly.of_row(free, row, "host.disk-full", text, first, least)
         found.append(anomaly)
     return tuple(sorted(found, key=lambda one: one.at))

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import TOP_LEVEL, JobCase
 from ray_sentinel.diagnose.detect import attribution, drift, faults, pace
 from ray_sentinel.diagnose.detect.attribution import Attribution
@@ -65,7 +65,7 @@ def _judged(case: JobCase) -> Diagnosis:
         return wording.plain("unknown", "no-data", text, 0.3)
     fatal = [one for one in case.once(faults.find) if one.severity == "fatal" and one.gpu]
     if fatal:
-        text = f"{fatal[0].anomaly.text}: see the playbook node-hardware-failure."
+        text = f"{fatal[0].text}: see the playbook node-hardware-failure."
         return wording.plain("not-this", "device-fault", text, 0.85)
     text = f"The GPUs are healthy: {_few_errors(case)}, no card out of line."
     notes = _notes(case)
@@ -81,9 +81,7 @@ def _few_errors(case: JobCase) -> str:
     if not found:
         seen = any(case.view.has(key) for key in faults.KEYS)
         return "no errors" if seen else "no error counter is recorded"
-    return (
-        "a few errors, as cards have them (" + listed([one.anomaly.text for one in found], 3) + ")"
-    )
+    return "a few errors, as cards have them (" + listed([one.text for one in found], 3) + ")"
 
 
 def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
@@ -116,14 +114,16 @@ def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
 
 def _unwell(case: JobCase) -> list[tuple[str, float, Anomaly]]:
     """(cause, weight, anomaly) of every GPU that is not well, the gravest first."""
-    found = [("overheating", 0.55, anomaly) for anomaly in _too_hot(case)]
+    found: list[tuple[str, float, Anomaly]] = [
+        ("overheating", 0.55, anomaly) for anomaly in _too_hot(case)
+    ]
     throttled = {one.card for one in case.once(drift.clocks)}
     found += [
-        ("thermal", 0.5, one.anomaly)
+        ("thermal", 0.5, one)
         for one in case.once(drift.hot)
         if one.card in throttled or one.size >= 2 * GPU_HOTTER_THAN_USUAL.limit
     ]
-    found += [("clock-drop", 0.5, one.anomaly) for one in case.once(drift.clocks)]
+    found += [("clock-drop", 0.5, one) for one in case.once(drift.clocks)]
     power = stats.middle(np.where(case.steady, case.view.panel("gpu.power").values, np.nan))
     clock = stats.middle(np.where(case.steady, case.view.panel("gpu.clock").values, np.nan))
     for key, least, cause in (
@@ -133,7 +133,7 @@ def _unwell(case: JobCase) -> list[tuple[str, float, Anomaly]]:
         if np.isfinite(least):
             found += [(cause, 0.42, anomaly) for anomaly in outliers(case, key, least=least)]
     found += [
-        (_DEGRADING.get(fault.kind, "degrading-link"), 0.45, fault.anomaly)
+        (_DEGRADING.get(fault.kind, "degrading-link"), 0.45, fault)
         for fault in case.once(faults.find)
         if fault.severity == "degrading" and fault.gpu and fault.kind != "xid"
     ]
@@ -167,7 +167,7 @@ def _above_limit(case: JobCase) -> tuple[Anomaly, ...]:
         peak = float(stats.largest(values[left : right + 1]))
         text = f"GPU {row.gpu} of {row.host}: {peak:.0f} °C, above {GPU_HOT.limit:.0f} °C"
         text += ": it throttles, or soon will" if GPU_NEAR_THROTTLING.crossed(peak) else ""
-        found.append(at_row(panel, row, "gpu.hot", text, left, peak))
+        found.append(Anomaly.of_row(panel, row, "gpu.hot", text, left, peak))
     return tuple(found)
 
 
@@ -263,7 +263,7 @@ def _full(case: JobCase) -> list[Anomaly]:
         if GPU_MEMORY_FULL.crossed(share):
             at = int(np.nanargmax(used.values[index]))
             text = f"GPU {row.gpu} of {row.host}: {share:.0%} of its memory is used"
-            found.append(at_row(used, row, "gpu.memory-full", text, at, share))
+            found.append(Anomaly.of_row(used, row, "gpu.memory-full", text, at, share))
     # Frameworks reserve the same share on all cards by design: only some that differ are news.
     return found if len(found) <= 0.5 * max(len(used.rows), 1) else []
 
@@ -402,7 +402,7 @@ def _error_rows(case: JobCase) -> list[tuple[str, str]]:
     rows = []
     for title, parts in _COUNTED:
         counts = [
-            f"{sum(fault.count for fault in found if fault.kind in kinds):.0f} {name}"
+            f"{sum(fault.size for fault in found if fault.kind in kinds):.0f} {name}"
             for name, kinds in parts
         ]
         rows.append((title, ", ".join(counts)))

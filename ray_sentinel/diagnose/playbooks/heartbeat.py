@@ -11,7 +11,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, idle_onset, levels, memory, rdma, series_end
 from ray_sentinel.diagnose.panel import listed
@@ -250,7 +250,7 @@ def _storage(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
         if row.host in moment.accused and high.sum() >= 2:
             most = float(np.max(values[high]))
             text = f"{row.host}: I/O pressure up to {most:.0f} %"
-            found.append(at_row(panel, row, "host.io", text, int(np.argmax(high)), most))
+            found.append(Anomaly.of_row(panel, row, "host.io", text, int(np.argmax(high)), most))
     found += _dirty(case, moment)
     return sorted(found, key=lambda anomaly: anomaly.at)
 
@@ -264,7 +264,7 @@ def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
         if row.host in moment.accused and np.isfinite(usual) and high.sum() >= 2:
             most = float(np.max(values[high]))
             text = f"{row.host}: dirty pages up to {wording.size(most)}"
-            found.append(at_row(panel, row, "host.dirty", text, int(np.argmax(high)), most))
+            found.append(Anomaly.of_row(panel, row, "host.dirty", text, int(np.argmax(high)), most))
     return found
 
 
@@ -291,7 +291,9 @@ def _spikes(
         if high.sum() >= 2:
             peak = float(np.max(rates[high]))
             text = f"{row.host}: {title} up to {peak:,.0f}/s"
-            found.append(at_row(panel, row, f"host.{key}", text, int(np.argmax(high)), peak))
+            found.append(
+                Anomaly.of_row(panel, row, f"host.{key}", text, int(np.argmax(high)), peak)
+            )
     return found
 
 

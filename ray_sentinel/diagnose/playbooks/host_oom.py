@@ -6,7 +6,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import memory, series_end, usage
 from ray_sentinel.diagnose.detect.memory import HostMemory
@@ -42,7 +42,7 @@ def run(case: JobCase) -> Diagnosis:
     if kills:
         return _killed(case, kills, hosts)
     scarce = [one for one in hosts if one.scarce]
-    near = [one for one in scarce if MEMORY_NEAR.crossed(one.peak_share) and np.isfinite(one.limit)]
+    near = [one for one in scarce if MEMORY_NEAR.crossed(one.size) and np.isfinite(one.limit)]
     stop = case.once(stops.find)
     if near and (stop is not None or _died_full(case, near)):
         return _suspected(case, near)
@@ -54,7 +54,7 @@ def run(case: JobCase) -> Diagnosis:
         return wording.plain("not-this", "no-data", text, 0.5)
     top = hosts[0]
     text = (
-        f"No host ran out of memory: no OOM kill, and at most {top.peak_share:.0%} of the limit "
+        f"No host ran out of memory: no OOM kill, and at most {top.size:.0%} of the limit "
         f"used ({top.host})."
     )
     return wording.plain("not-this", "none", text, 0.92)
@@ -68,26 +68,23 @@ def _died_full(case: JobCase, near: list[HostMemory]) -> bool:
 def _soon_full(one: HostMemory) -> bool:
     """A ramp that still goes on, and reaches the limit within a day."""
     rate = one.lately_per_hour
-    return rate > STILL_GROWING * one.per_hour and (1.0 - one.peak_share) / rate < 24.0
+    return rate > STILL_GROWING * one.per_hour and (1.0 - one.size) / rate < 24.0
 
 
-def _killed(
-    case: JobCase, kills: dict[str, tuple[float, float, Anomaly]], hosts: tuple[HostMemory, ...]
-) -> Diagnosis:
-    first = min(at for _, at, _ in kills.values())
-    named = sorted(host for host, (_, at, _) in kills.items() if at <= first + TOGETHER_SECONDS)
+def _killed(case: JobCase, kills: dict[str, Anomaly], hosts: tuple[HostMemory, ...]) -> Diagnosis:
+    first = min(kill.at for kill in kills.values())
+    named = sorted(host for host, kill in kills.items() if kill.at <= first + TOGETHER_SECONDS)
     known = {one.host: one for one in hosts}
     own = [known[host] for host in named if host in known]
     cause, why = _why(case, named, own)
     text = f"Host out of memory on {listed(named)}: {why}."
-    anomalies = [one.anomaly for one in own if one.shape != "flat"]
-    anomalies.sort(key=lambda anomaly: anomaly.at)
+    anomalies = sorted((one for one in own if one.shape != "flat"), key=lambda one: one.at)
     chain = wording.linked(anomalies)
-    chain += [kills[host][2].link("intermediate" if chain else "root") for host in named]
+    chain += [kills[host].link("intermediate" if chain else "root") for host in named]
     chain += _stop_link(case, first)
     facts = (
         *(a.fact() for a in anomalies),
-        *(kills[host][2].fact() for host in named),
+        *(kills[host].fact() for host in named),
         *_beside(case, named, first),
     )
     return _answer(case, cause, text, 0.95, 0.97, named, own, tuple(chain), facts)
@@ -110,7 +107,7 @@ def _beside(case: JobCase, named: list[str], at: float) -> tuple[Figure, ...]:
             said = [wording.size(one) if unit == "B" else f"{one:.0f} {unit}".strip()
                     for one in (peak, usual)]  # fmt: skip
             text = f"{row.title}: {panel.quantity.title} up to {said[0]} (usually {said[1]})"
-            found.append(at_row(panel, row, f"host.{key}", text, 0, peak).fact())
+            found.append(Anomaly.of_row(panel, row, f"host.{key}", text, 0, peak).fact())
     return tuple(found[:12])
 
 
@@ -147,7 +144,7 @@ def _suspected(case: JobCase, near: list[HostMemory]) -> Diagnosis:
     named = [one.host for one in near]
     cause, why = _why(case, named, near)
     text = f"Probably out of memory on {listed(named)} (no kill was counted): {why}."
-    anomalies = sorted((one.anomaly for one in near), key=lambda anomaly: anomaly.at)
+    anomalies = sorted(near, key=lambda one: one.at)
     chain = wording.linked(anomalies)
     chain += _stop_link(case, anomalies[0].at)
     # A host that vanished with its memory full most likely ran out of it.
@@ -160,15 +157,13 @@ def _suspected(case: JobCase, near: list[HostMemory]) -> Diagnosis:
 def _leaking(case: JobCase, leaking: list[HostMemory]) -> Diagnosis:
     named = [one.host for one in leaking]
     worst = max(leaking, key=lambda one: one.lately_per_hour)
-    hours = (1.0 - worst.peak_share) / worst.lately_per_hour
+    hours = (1.0 - worst.size) / worst.lately_per_hour
     text = (
         f"A memory leak on {listed(named)}: {worst.lately_per_hour:.1%} of the limit per hour; at "
         f"this rate {worst.host} is full in {hours:.1f} h."
     )
-    anomalies = tuple(one.anomaly for one in leaking)
-    chain = tuple(wording.linked(anomalies))
-    return _answer(case, "memory-leak", text, 0.7, 0.45, named, leaking, chain,
-                   tuple(anomaly.fact() for anomaly in anomalies))  # fmt: skip
+    chain, facts = tuple(wording.linked(leaking)), tuple(one.fact() for one in leaking)
+    return _answer(case, "memory-leak", text, 0.7, 0.45, named, leaking, chain, facts)
 
 
 def _stop_link(case: JobCase, first: float) -> list[Link]:
@@ -192,9 +187,7 @@ def _answer(
         ended_job=any(link.role == "symptom" for link in chain),
         onset=chain[0].at if chain else None,
         culprits=tuple(
-            CauseLocation(
-                host=host, reason=known[host].anomaly.text if host in known else "OOM kill"
-            )
+            CauseLocation(host=host, reason=known[host].text if host in known else "OOM kill")
             for host in named
         ),
         chain=chain,
@@ -207,7 +200,7 @@ def _answer(
 
 def _table(case: JobCase) -> FigureTable:
     rows = [
-        (one.host, one.shape, f"{one.start_share:.0%}", f"{one.peak_share:.0%}",
+        (one.host, one.shape, f"{one.start_share:.0%}", f"{one.size:.0%}",
          f"{one.per_hour:+.1%}/h" if one.shape == "ramp" else "-", f"{one.kills:.0f}")
         for one in case.once(memory.find)[:24]
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import attribution, pace, rdma, sockets
 from ray_sentinel.diagnose.detect.attribution import Attribution
@@ -356,5 +356,5 @@ def _cards_with_errors(case: JobCase, panel: SeriesPanel, key: str) -> list[Anom
         count = f"{total:,.0f} {panel.quantity.title}"
         text = f"{row.unit} of {row.host}: {count} within the job"
         kind, first = key.replace("_", "-"), int(cells[0])
-        found.append(at_row(panel, row, kind, text, first, float(total)))
+        found.append(Anomaly.of_row(panel, row, kind, text, first, float(total)))
     return found

@@ -6,7 +6,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import driver, faults, rdma, series_end
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
@@ -66,25 +66,25 @@ def run(case: JobCase) -> Diagnosis:
     if degrading:
         text = (
             "No hardware failure; some parts degrade: "
-            + listed([fault.anomaly.text for fault in degrading], 3)
+            + listed([fault.text for fault in degrading], 3)
             + "."
         )
-        facts = tuple(fault.anomaly.fact() for fault in degrading)
+        facts = tuple(fault.fact() for fault in degrading)
         return wording.plain("not-this", "degrading", text, 0.7, facts)
     dead = case.once(series_end.hosts)
     if dead:
         names = listed([one.host for one in dead])
         text = f"{names} went away without any hardware error having been counted."
-        facts = tuple(one.anomaly.fact() for one in dead)
+        facts = tuple(one.fact() for one in dead)
         return wording.plain("unknown", "node-lost", text, 0.5, facts)
     if not _counted(case):
         text = "No error counter of any GPU, link or driver is recorded: faults would not be seen."
         return wording.plain("unknown", "no-data", text, 0.3)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
-    if few := [fault.anomaly for fault in found]:
-        said = listed([anomaly.text for anomaly in few], 3)
+    if found:
+        said = listed([fault.text for fault in found], 3)
         text = f"No hardware fault: what was counted is what healthy parts count ({said})."
-        facts = tuple(anomaly.fact() for anomaly in few[:6])
+        facts = tuple(fault.fact() for fault in found[:6])
         return wording.plain("not-this", "none", text, 0.85, facts)
     return wording.plain("not-this", "none", text, 0.9)
 
@@ -95,18 +95,18 @@ def _ended(case: JobCase, fault: DeviceErrors) -> bool:
     return odd and _stop_after(case, fault.at) is not None
 
 
-def _fatal(
-    case: JobCase, fatal: list[DeviceErrors], gone: tuple[series_end.Lost, ...]
-) -> Diagnosis:
+def _fatal(case: JobCase, fatal: list[DeviceErrors], gone: tuple[Anomaly, ...]) -> Diagnosis:
     first = min(fatal, key=lambda fault: fault.at)
     near = [fault for fault in fatal if fault.host == first.host or fault.at <= first.at + 60.0]
     cause = _CAUSES[first.kind]
     stopped = _stop_after(case, first.at)
     effect = _effect(case, first.at, stopped)
-    text = f"Hardware fault: {first.anomaly.text}{effect}. The GPU and its node must be drained."
-    anomalies = [fault.anomaly for fault in sorted(near, key=lambda fault: fault.at)]
-    anomalies += [one.anomaly for one in gone if one.host == first.host]
-    anomalies = [*_hot_before(case, first.host, first.gpu, first.at), *anomalies]
+    text = f"Hardware fault: {first.text}{effect}. The GPU and its node must be drained."
+    anomalies = [
+        *_hot_before(case, first.host, first.gpu, first.at),
+        *sorted(near, key=lambda fault: fault.at),
+        *(one for one in gone if one.host == first.host),
+    ]
     return _answer(case, cause, text, anomalies, stopped, 0.92 if stopped else 0.7)
 
 
@@ -127,7 +127,7 @@ def _hot_before(case: JobCase, host: str, gpu: str, at: float) -> list[Anomaly]:
         peak = float(stats.largest(values[hot]))
         text = f"GPU {row.gpu} of {host}: {peak:.0f} °C before it failed"
         text += f" (usually {usual:.0f} °C)" if np.isfinite(usual) else ""
-        found.append(at_row(panel, row, "gpu.hot", text, first, peak))
+        found.append(Anomaly.of_row(panel, row, "gpu.hot", text, first, peak))
     return found
 
 
@@ -141,7 +141,7 @@ def _ports(case: JobCase, at: float) -> tuple[Figure, ...]:
     )
 
 
-def _gpu_lost(case: JobCase, gone: tuple[series_end.Lost, ...]) -> Diagnosis:
+def _gpu_lost(case: JobCase, gone: tuple[Anomaly, ...]) -> Diagnosis:
     first = gone[0]
     near = [one for one in gone if one.at <= first.at + 60.0]
     lost_gpus = {(one.host, one.gpu) for one in near}
@@ -155,20 +155,17 @@ def _gpu_lost(case: JobCase, gone: tuple[series_end.Lost, ...]) -> Diagnosis:
     text = f"{names} fell off the bus: it no longer answers, while its neighbours do" + (
         "; the job stopped." if stopped else "."
     )
-    anomalies = sorted(
-        [*(one.anomaly for one in near), *(fault.anomaly for fault in errors)],
-        key=lambda anomaly: anomaly.at,
-    )
-    anomalies = [*_hot_before(case, first.host, first.gpu, first.at), *anomalies]
+    anomalies = [
+        *_hot_before(case, first.host, first.gpu, first.at),
+        *sorted([*near, *errors], key=lambda one: one.at),
+    ]
     return _answer(case, "gpu-lost", text, anomalies, stopped, 0.9 if stopped else 0.65)
 
 
 def _driver(case: JobCase, kernel: list[DeviceErrors], sick: list[DriverTrouble]) -> Diagnosis:
     hosts = sorted({one.host for one in sick} | {fault.host for fault in kernel})
-    anomalies = sorted(
-        [a for one in sick for a in one.anomalies] + [fault.anomaly for fault in kernel],
-        key=lambda anomaly: anomaly.at,
-    )
+    signs = [sign for one in sick for sign in one.anomalies]
+    anomalies = sorted([*signs, *kernel], key=lambda anomaly: anomaly.at)
     stopped = _stop_after(case, anomalies[0].at)
     pile = "; unkillable processes pile up in D state" if any(o.dstate for o in sick) else ""
     text = f"GPU driver fault on {listed(hosts)}: the kernel log counts GPU errors" * bool(kernel)
@@ -251,7 +248,7 @@ def _section(case: JobCase, host: str) -> str:
     sick = next((one for one in case.once(driver.find) if one.host == host), None)
     info = _versions(case, host)
     onset = min([fault.at for fault in own] + ([sick.at] if sick else []), default=None)
-    kernel = sum(fault.count for fault in own if fault.kind == "dmesg-gpu")
+    kernel = sum(fault.size for fault in own if fault.kind == "dmesg-gpu")
     lines = [
         f"**Node:** {host}",
         f"**Kernel:** {info.get('kernel') or UNKNOWN}",
@@ -259,7 +256,7 @@ def _section(case: JobCase, host: str) -> str:
         f"**Onset:** {_moment(onset)}",
         f"**GPU errors in the kernel log during the job:** {kernel:.0f}",
         f"**Processes in D state:** {f'{sick.dstate:.0f} {sick.wchan}'.strip() if sick else '0'}",
-        *(f"**Error:** {fault.anomaly.text}" for fault in own if fault.kind != "dmesg-gpu"),
+        *(f"**Error:** {fault.text}" for fault in own if fault.kind != "dmesg-gpu"),
         *(f"**Sign:** {sign.text}" for sign in (sick.anomalies if sick else ())),
         f"**Kernel log:** {_kernel_log(case, host)}",
         f"**Other nodes:** {_others(case, host)}",

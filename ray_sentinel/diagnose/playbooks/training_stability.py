@@ -86,7 +86,7 @@ def _judged(case: JobCase) -> Diagnosis:
         return _routing(case, shifted[0])
     if not case.line.trained:
         return wording.plain("unknown", "never-trained", "No training steps are recorded.", 0.3)
-    notes = f" Passing events: {listed([c.anomaly.text for c in curves], 3)}." if curves else ""
+    notes = f" Passing events: {listed([c.text for c in curves], 3)}." if curves else ""
     odd = _settings(case)
     if odd:
         notes += f" Worth a look: {'; '.join(odd)}."
@@ -128,10 +128,10 @@ def _broken(case: JobCase, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagn
         key=lambda curve: (curve.at, _ROOTS.index(curve.kind)),
     )
     final = first_bad.kind != "loss-setback"
-    text = f"Training {'broke' if final else 'was set back'}: {root.anomaly.text}" + (
-        f", then {first_bad.anomaly.text}." if first_bad is not root else "."
+    text = f"Training {'broke' if final else 'was set back'}: {root.text}" + (
+        f", then {first_bad.text}." if first_bad is not root else "."
     )
-    chain = [c.anomaly.link("root" if c is root else "intermediate") for c in ordered]
+    chain = [c.link("root" if c is root else "intermediate") for c in ordered]
     tempo = case.once(pace.find)
     if _matters(tempo):
         chain.append(slow_link(case))
@@ -143,8 +143,8 @@ def _broken(case: JobCase, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagn
         weight=0.87 if final else PASSED_WEIGHT,
         onset=root.at,
         chain=tuple(chain),
-        evidence=tuple(c.anomaly.fact() for c in ordered),
-        anomalies=tuple(c.anomaly.text for c in ordered),
+        evidence=tuple(c.fact() for c in ordered),
+        anomalies=tuple(c.text for c in ordered),
     )
 
 
@@ -198,7 +198,7 @@ def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
 
 
 def _routing(case: JobCase, curve: Curve) -> Diagnosis:
-    text = f"Expert routing shifted: {curve.anomaly.text}; no effect on the step time is seen."
+    text = f"Expert routing shifted: {curve.text}; no effect on the step time is seen."
     return Diagnosis(
         outcome="found",
         cause="moe-shift",
@@ -206,9 +206,9 @@ def _routing(case: JobCase, curve: Curve) -> Diagnosis:
         confidence=0.7,
         weight=0.45,
         onset=curve.at,
-        chain=(curve.anomaly.link("root"),),
-        evidence=(curve.anomaly.fact(),),
-        anomalies=(curve.anomaly.text,),
+        chain=(curve.link("root"),),
+        evidence=(curve.fact(),),
+        anomalies=(curve.text,),
     )
 
 
@@ -275,9 +275,9 @@ def _checklist(case: JobCase) -> FigureTable:
          or "quiet"),
         ("Storage I/O", seen("storage")),
         ("Memory", seen("memory", *_memory(case))),
-        ("GPU thermal", listed([one.anomaly.text for one in hot], 2) or "quiet"),
-        ("GPU hardware", listed([fault.anomaly.text for fault in errors], 2) or "quiet"),
-        ("Training", listed([curve.anomaly.text for curve in curves], 3) or "quiet"),
+        ("GPU thermal", listed([one.text for one in hot], 2) or "quiet"),
+        ("GPU hardware", listed([fault.text for fault in errors], 2) or "quiet"),
+        ("Training", listed([curve.text for curve in curves], 3) or "quiet"),
     ]  # fmt: skip
     return FigureTable(title="Contention checklist", columns=("Source", "Seen"), rows=tuple(rows))
 
@@ -285,7 +285,7 @@ def _checklist(case: JobCase) -> FigureTable:
 def _tcp(case: JobCase, seen: str) -> str:
     """If RDMA carries the collectives, TCP slows no step, whatever it shows."""
     if sockets.carry(case):
-        return listed([one.anomaly.text for one in case.once(sockets.find)], 3) or seen
+        return listed([one.text for one in case.once(sockets.find)], 3) or seen
     return "does not carry the collectives" + ("" if seen == "quiet" else f": {seen}")
 
 
