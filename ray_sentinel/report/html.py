@@ -49,33 +49,24 @@ MOST_ROWS = 60
 def incident_html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
     """``report.html`` of a bundle. ``diagnosis`` is the result from the job's time series, with its
     plots."""
-    return (
-        _pages()
-        .get_template("incident.html")
-        .render(
-            incident=incident,
-            series=series.lines(diagnosis) if diagnosis is not None else [],
-            plots=series.drawn_around(incident, diagnosis) if diagnosis is not None else (),
-            accused=diagnosis is not None and bool(diagnosis.culprits),
-            most_culprits=MOST_CULPRITS,
-            most_rows=MOST_ROWS,
-        )
+    return _page(
+        "incident",
+        incident=incident,
+        series=series.lines(diagnosis) if diagnosis is not None else [],
+        plots=series.drawn_around(incident, diagnosis) if diagnosis is not None else (),
+        accused=diagnosis is not None and bool(diagnosis.culprits),
     )
 
 
 def diagnosis_html(report: DiagnosisReport) -> str:
     """A diagnosis with its tables and plots."""
-    return (
-        _pages()
-        .get_template("diagnosis.html")
-        .render(
-            report=report,
-            diagnosis=report.diagnosis,
-            inventory=report.inventory,
-            plots=[drawn for plot in report.diagnosis.plots if (drawn := line_plot(plot))],
-            most_culprits=MOST_CULPRITS,
-            most_rows=MOST_ROWS,
-        )
+    plots = [drawn for plot in report.diagnosis.plots if (drawn := line_plot(plot))]
+    return _page(
+        "diagnosis",
+        report=report,
+        diagnosis=report.diagnosis,
+        inventory=report.inventory,
+        plots=plots,
     )
 
 
@@ -85,39 +76,31 @@ def comparison_html(comparisons: Sequence[Comparison]) -> str:
         [one for plot in compared.plots if (one := line_plot(plot, over_steps=True))]
         for compared in comparisons
     ]
-    return _pages().get_template("comparison.html").render(comparisons=comparisons, plots=drawn)
+    return _page("comparison", comparisons=comparisons, plots=drawn)
 
 
 def health_html(told: Health) -> str:
     """The health of a training, and its nodes."""
-    return (
-        _pages()
-        .get_template("health.html")
-        .render(told=told, strips=value_strips(told), most_rows=MOST_ROWS)
-    )
+    return _page("health", told=told, strips=value_strips(told))
 
 
 def triage_html(answer: Triage) -> str:
     """The result of reading a job's logs."""
-    return (
-        _pages()
-        .get_template("triage.html")
-        .render(answer=answer, strip=event_strip(answer), most_rows=MOST_ROWS)
-    )
+    return _page("triage", answer=answer, strip=event_strip(answer))
 
 
 def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
     """The watched jobs and nodes, and the last incidents, for a notebook."""
-    return (
-        _pages()
-        .get_template("status.html")
-        .render(status=status, incidents=incidents[-MOST_INCIDENTS:], most_rows=MOST_ROWS)
-    )
+    return _page("status", status=status, incidents=incidents[-MOST_INCIDENTS:])
 
 
 def framed(page: str) -> str:
     """A page to embed in another, such as a notebook's, with its styles kept separate."""
-    return _pages().get_template("frame.html").render(page=page)
+    return _page("frame", page=page)
+
+
+def _page(name: str, **shown: Any) -> str:
+    return _pages().get_template(f"{name}.html").render(shown)
 
 
 @lru_cache(maxsize=1)
@@ -137,6 +120,7 @@ def _pages() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    pages.globals |= {"most_culprits": MOST_CULPRITS, "most_rows": MOST_ROWS}
     filters = (
         chain_of, clock, culprit_name, day, duration, measured, merged_stacks, moment, others_title,
         percent, progress_of, sources_of, since, slowed, timeline, wait_picture, watts, who_wrote,
