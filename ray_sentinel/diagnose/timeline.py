@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 import numpy as np
 
@@ -30,7 +28,6 @@ class Stall(msgspec.Struct, frozen=True):
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """The job's progress. Times are Unix seconds; cells are those of the view."""
 
-    source: Literal["steps", "none"]
     metric: str = ""
     front: Floats
     """The step reached in each cell (T,), NaN before the first."""
@@ -75,7 +72,7 @@ def build(step: SeriesPanel, step_time: SeriesPanel, presence: Bools, times: Flo
     start, end = _ends(presence, times)
     if step.empty:
         nothing = np.empty(0)
-        return Timeline(source="none", front=np.full(times.size, np.nan), advances=nothing,
+        return Timeline(front=np.full(times.size, np.nan), advances=nothing,
                         steps=nothing, start=start, end=end)  # fmt: skip
     front = np.max(np.where(np.isfinite(step.values), step.values, -np.inf), axis=0)
     front = np.where(np.isfinite(front), front, np.nan)
@@ -84,7 +81,6 @@ def build(step: SeriesPanel, step_time: SeriesPanel, presence: Bools, times: Flo
     last = float(advances[-1]) if advances.size else None
     stalls = _stalls(advances, steps, usual, end, float(times[1] - times[0]))
     return Timeline(
-        source="steps",
         metric=step.metric,
         front=stats.carried(front),
         advances=advances,

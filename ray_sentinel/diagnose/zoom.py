@@ -10,11 +10,11 @@ because it has seen less of the job.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
 from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.playbooks import Playbook
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.diagnosis import Diagnosis, Link
 
@@ -23,13 +23,6 @@ BEFORE_SECONDS, AFTER_SECONDS = 4 * 3600.0, 2 * 3600.0
 WIDER = 1.5
 """How many times wider than the samples' interval cells must be for a second look to be worth
 it."""
-
-
-class ZoomablePlaybook(Protocol):
-    """The playbook that is run again."""
-
-    def run(self, case: JobCase) -> Diagnosis:
-        """Judge a case."""
 
 
 class Zoom(msgspec.Struct, frozen=True):
@@ -42,7 +35,7 @@ class Zoom(msgspec.Struct, frozen=True):
 
 
 def zoom(
-    case: JobCase, diagnosis: Diagnosis, playbook: ZoomablePlaybook, progress: Callable[[str], None]
+    case: JobCase, diagnosis: Diagnosis, playbook: Playbook, progress: Callable[[str], None]
 ) -> Zoom | None:
     """Read again; None if the first read was equally fine, or if there is no onset."""
     onset = diagnosis.onset

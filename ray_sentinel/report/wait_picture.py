@@ -11,7 +11,6 @@ is cut, and is given in full in the box's tooltip and in the text beside the pic
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -138,13 +137,9 @@ def _of_chain(verdict: Verdict, at: float) -> WaitPicture:
         height += LINE + GAP
         below = height - GAP
         arrows.append(DrawnArrow(start=below, end=below, label=_cut(back[1], 52), head=False))
-    said = "; ".join(f"{box.title} {label}".strip() for box, label in _paired(placed, labels))
+    steps = zip(placed, [*labels, ""], strict=False)
+    said = "; ".join(f"{box.title} {label}".strip() for box, label in steps)
     return WaitPicture(boxes=placed, arrows=tuple(arrows), height=height, said=said)
-
-
-def _paired(boxes: Iterable[DrawnBox], labels: list[str]) -> Iterator[tuple[DrawnBox, str]]:
-    for number, box in enumerate(boxes):
-        yield box, labels[number] if number < len(labels) else ""
 
 
 def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None) -> None:
