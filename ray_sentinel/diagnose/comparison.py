@@ -187,11 +187,10 @@ def _delta(
         one, other = _levels(first, measure, steps), _levels(second, measure, steps)
     if not one.size or not other.size:
         return None
-    counter = panel.quantity.kind == "counter" and not measure.total
-    unit = panel.quantity.unit + ("/s" if counter else "")
     if measure.total:
-        return delta_of(panel.metric, measure.title, unit, one, other, float(abs(one[0]) ** 0.5))
-    error = paired(one, other) if key in _CURVES else apart(one, other)
+        unit, error = panel.quantity.unit, float(abs(one[0]) ** 0.5)
+    else:
+        unit, error = panel.unit, (paired if key in _CURVES else apart)(one, other)
     return delta_of(panel.metric, measure.title, unit, one, other, error)
 
 
@@ -216,8 +215,7 @@ def _levels(case: JobCase, measure: SweepRow, steps: tuple[float, float]) -> Flo
     cells = inside(case, steps)
     if measure.total:
         return np.array([np.nansum(panel.increases()[:, cells])])
-    values = panel.rates() if panel.quantity.kind == "counter" else panel.values
-    level = stats.mean(values[:, cells], axis=0)
+    level = stats.mean(panel.levels()[:, cells], axis=0)
     return np.asarray(level[np.isfinite(level)])
 
 

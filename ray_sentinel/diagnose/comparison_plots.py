@@ -5,7 +5,7 @@ Over steps, and not over time: two jobs that are not equally fast were at differ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -61,29 +61,21 @@ def _wanted(
     logs: tuple[LogFacts, LogFacts],
     steps: tuple[float, float],
     deltas: Sequence[Delta],
-) -> Iterator[tuple[str, str, tuple[Curve, Curve]]]:
+) -> Iterator[tuple[str, str, list[Curve]]]:
     """Title, unit, and both curves."""
     first, second = cases
     if first is None or second is None:
-        yield "step time", "s", (_logged(logs[0]), _logged(logs[1]))
+        yield "step time", "s", [_logged(one) for one in logs]
         return
     both = (first, second)
-    yield "step time", "s", _of_both(both, steps, lambda case: case.durations)
+    yield "step time", "s", [_of_one(case, steps, case.durations) for case in both]
     differ = {delta.title for delta in deltas if delta.significant}
     for row in sorted(SWEEP, key=lambda row: row.key == LOSS):
         drawn = row.title in differ or row.key == LOSS
         if not drawn or row.total or row.key == "train.step_time":
             continue
-        panel = second.view.panel(row.key)
-        unit = panel.quantity.unit + ("/s" if panel.quantity.kind == "counter" else "")
-        yield row.title, unit, _of_both(both, steps, _level(row))
-
-
-def _of_both(
-    both: tuple[JobCase, JobCase], steps: tuple[float, float], level: Callable[[JobCase], Floats]
-) -> tuple[Curve, Curve]:
-    first, second = (_of_one(case, steps, level(case)) for case in both)
-    return first, second
+        unit = second.view.panel(row.key).unit
+        yield row.title, unit, [_of_one(case, steps, _level(case, row)) for case in both]
 
 
 def _of_one(case: JobCase, steps: tuple[float, float], values: Floats) -> Curve:
@@ -91,18 +83,12 @@ def _of_one(case: JobCase, steps: tuple[float, float], values: Floats) -> Curve:
     return (case.line.front[cells], values[cells]) if values.size else (np.empty(0), np.empty(0))
 
 
-def _level(row: SweepRow) -> Callable[[JobCase], Floats]:
+def _level(case: JobCase, row: SweepRow) -> Floats:
     """(T,) the mean over hosts and devices; empty if the job does not report it."""
-
-    def level(case: JobCase) -> Floats:
-        panel = case.view.panel(row.key)
-        if panel.empty:
-            return np.empty(0)
-        if row.key == LOSS:
-            return joint(case, panel)
-        return stats.mean(panel.rates() if panel.quantity.kind == "counter" else panel.values, 0)
-
-    return level
+    panel = case.view.panel(row.key)
+    if panel.empty:
+        return np.empty(0)
+    return joint(case, panel) if row.key == LOSS else stats.mean(panel.levels(), 0)
 
 
 def _logged(logs: LogFacts) -> Curve:

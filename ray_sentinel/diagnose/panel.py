@@ -56,6 +56,15 @@ class SeriesPanel(msgspec.Struct, frozen=True):
         """Seconds between two cells."""
         return float(self.times[1] - self.times[0]) if self.times.size > 1 else 1.0
 
+    @property
+    def unit(self) -> str:
+        """The unit of ``levels``."""
+        return f"{self.quantity.unit}/s" if self.quantity.kind == "counter" else self.quantity.unit
+
+    def levels(self) -> Floats:
+        """What is compared and drawn (S, T): the values, or a counter's rates."""
+        return self.rates() if self.quantity.kind == "counter" else self.values
+
     def promql(self, row: SeriesOwner | None = None) -> str:
         """The query that gives the series again; a counter as its rate over five minutes."""
         query = self._selector(row)

@@ -56,19 +56,16 @@ def _plot(
     case: JobCase, panel: SeriesPanel, diagnosis: Diagnosis, start: float, end: float,
     marks: tuple[tuple[float, str], ...],
 ) -> Plot:  # fmt: skip
-    counter = panel.quantity.kind == "counter"
-    values = panel.rates() if counter else panel.values
     inside = np.flatnonzero((case.times >= start) & (case.times <= end))
     stride = max(1, int(np.ceil(inside.size / MAX_POINTS)))
     cells = inside[::stride]
     series = []
-    for name, row in _rows(panel, values, diagnosis):
+    for name, row in _rows(panel, panel.levels(), diagnosis):
         shown = [float(np.float32(_peak(row, cell, stride))) for cell in cells]
         series.append((name, tuple(shown)))
-    unit = panel.quantity.unit
     return Plot(
         title=panel.quantity.title,
-        unit=f"{unit}/s" if counter else unit,
+        unit=panel.unit,
         promql=panel.promql(),
         times=tuple(float(case.times[cell]) for cell in cells),
         series=tuple(series),

@@ -180,13 +180,12 @@ def standing(
     chosen = [int(i) for i in order if rises[i] >= max(least, ALIKE * greatest)]
     hosts = {rows[index].host for index in chosen}
     panel = second.view.panel(measure.key)
-    rate = panel.quantity.kind == "counter" and not measure.total
     return Standing(
         measure=measure,
         rows=tuple(rows[index] for index in chosen),
         everywhere=len(second.hosts) > 1 and len(hosts) >= UNIFORM * len(second.hosts),
         rise=float(own[chosen[0]] - usual),
-        unit=panel.quantity.unit + ("/s" if rate else ""),
+        unit=panel.quantity.unit if measure.total else panel.unit,
     )
 
 

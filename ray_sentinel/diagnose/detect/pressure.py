@@ -89,9 +89,8 @@ def _risen(case: JobCase, measures: tuple[PressureMeasure, ...]) -> tuple[Pressu
     found: list[Pressure] = []
     for measure in measures:
         panel = case.view.panel(measure.key)
-        if panel.quantity.kind == "counter" and not panel.empty:
-            panel = msgspec.structs.replace(panel, values=panel.rates())
         if not panel.empty:
+            panel = msgspec.structs.replace(panel, values=panel.levels())
             found += _of_measure(case, measure, panel)
     return tuple(sorted(map(_shared, found, [found] * len(found)), key=lambda one: one.at))
 

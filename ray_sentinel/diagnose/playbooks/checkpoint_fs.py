@@ -281,9 +281,8 @@ def _changes(
         panel = case.view.panel(key)
         if panel.empty:
             continue
-        values = panel.rates() if panel.quantity.kind == "counter" else panel.values
         width = max(1, int(30.0 / case.cell))
-        for row, series in zip(panel.rows, values, strict=True):
+        for row, series in zip(panel.rows, panel.levels(), strict=True):
             calm = stats.smoothed(series, width)
             now = _peak(case, calm, failed.start, failed.end)
             before = [_peak(case, calm, start, end + case.cell) for start, end in earlier]
