@@ -36,6 +36,15 @@ TOP_LEVEL = 0.97
 time."""
 
 
+UNIFORM = 0.8
+"""Share of the hosts that must show something together for it to be what all of them share."""
+
+
+def everywhere(some: int, hosts: int) -> bool:
+    """Whether so many of the hosts are as good as all: then none of them is to blame."""
+    return hosts > 1 and some >= UNIFORM * hosts
+
+
 class DiagnoseOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user states beside the source."""
 

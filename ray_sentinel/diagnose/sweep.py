@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.common_steps import inside
-from ray_sentinel.diagnose.detect.pressure import ALIKE, UNIFORM
+from ray_sentinel.diagnose.detect.pressure import ALIKE
 from ray_sentinel.diagnose.panel import SeriesOwner, listed
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.thresholds import (
@@ -183,7 +183,7 @@ def standing(
     return Standing(
         measure=measure,
         rows=tuple(rows[index] for index in chosen),
-        everywhere=len(second.hosts) > 1 and len(hosts) >= UNIFORM * len(second.hosts),
+        everywhere=everywhere(len(hosts), len(second.hosts)),
         rise=float(own[chosen[0]] - usual),
         unit=panel.quantity.unit if measure.total else panel.unit,
     )

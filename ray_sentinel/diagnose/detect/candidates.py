@@ -10,7 +10,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.detect import (
     clock_reasons,
     drift,
@@ -144,7 +144,7 @@ def _sockets(case: JobCase) -> list[Candidate]:
             continue
         shown = _with_the_slow(case, troubles)
         hosts = {one.host for one in shown}
-        shared = len(case.hosts) > 1 and len(hosts) >= pressure.UNIFORM * len(case.hosts)
+        shared = everywhere(len(hosts), len(case.hosts))
         found.append(
             Candidate(
                 domain="network",

@@ -18,7 +18,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import Shift, find_shifts
@@ -37,8 +37,6 @@ RESTING_UTILISATION = 20.0
 archive averages the pauses of a step, a save or an evaluation in."""
 WARM_UP_SECONDS = 120.0
 """Seconds after a rest for which a card's temperature does not yet follow its load."""
-ALL = 0.8
-"""Share of the hosts that must move together for it to count as all of them."""
 FIRST_SHARE = 0.1
 """Share of the time for which the first level must last to be the usual one."""
 
@@ -143,7 +141,7 @@ def _together(case: JobCase, key: str, kind: str, *, least: float, sign: float) 
         return None
     inside, outside = away.cells & case.steady, ~away.cells & case.steady
     moved = sign * (stats.median(values[:, inside], 1) - stats.median(values[:, outside], 1))
-    if (moved >= 0.5 * least).sum() < ALL * len(hosts):
+    if not everywhere(int((moved >= 0.5 * least).sum()), len(hosts)):
         return None
     extreme, where = (stats.largest, "up") if sign > 0 else (stats.smallest, "down")
     peak, usual = float(extreme(middle[inside])), stats.middle(middle[outside])

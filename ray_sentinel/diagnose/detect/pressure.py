@@ -7,7 +7,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.panel import SeriesPanel, listed
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import find_shifts
@@ -48,8 +48,6 @@ BESIDE = (
 themselves. Counters are judged by their rate."""
 SMOOTH_SECONDS = 60.0
 """Seconds over which a gauge is averaged: a single reading is noise."""
-UNIFORM = 0.8
-"""Share of the hosts that must rise together for a rise to be what all of them share."""
 ALIKE = 0.25
 """Share of the greatest rise from which a host is under the same pressure."""
 
@@ -64,8 +62,6 @@ class Pressure(msgspec.Struct, frozen=True, kw_only=True):
     """The measure rose on nearly all hosts."""
     at: float
     cells: Bools
-    size: float
-    """The median of the hosts' rises, in the measure's unit."""
     anomalies: tuple[Anomaly, ...]
 
     @property
@@ -178,9 +174,8 @@ def _pressure(
         measure=measure.key,
         domain=measure.domain,
         hosts=tuple(members),
-        uniform=len(hosts) > 1 and len(members) >= UNIFORM * len(hosts),
+        uniform=everywhere(len(members), len(hosts)),
         at=min(anomaly.at for anomaly, _ in shown),
         cells=np.any([flags for _, flags in shown], axis=0),
-        size=float(np.median([anomaly.size for anomaly, _ in shown])),
         anomalies=tuple(anomaly for anomaly, _ in shown),
     )

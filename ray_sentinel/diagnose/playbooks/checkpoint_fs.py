@@ -13,11 +13,10 @@ import numpy as np
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.checkpoints import CheckpointPause
 from ray_sentinel.diagnose.detect import levels
 from ray_sentinel.diagnose.detect.pace import SLOWER
-from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.diagnose.shifts import find_shifts
@@ -192,7 +191,7 @@ def _slow_saves(case: JobCase, slower: SlowerSaves) -> Diagnosis:
     changes = _changes(case, shown, [(one.start, one.end) for one in slower.earlier], "longest")
     worse = _convincing([one for one in changes if one.anomaly is not None])
     hosts = sorted({one.host for one in worse} | _alike(changes, worse))
-    shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
+    shared = everywhere(len(hosts), len(case.hosts))
     first = slower.later[0]
     said = (
         f"checkpoints hold training up for {slower.after:.0f} s each, earlier ones for "

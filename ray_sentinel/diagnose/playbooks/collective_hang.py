@@ -14,11 +14,10 @@ import numpy as np
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.detect import faults, memory
 from ray_sentinel.diagnose.detect.candidates import tcp_culprit
 from ray_sentinel.diagnose.detect.levels import StalledGpu
-from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.playbooks._hang_answer import answer
 from ray_sentinel.diagnose.playbooks._hang_context import TRIGGER_SECONDS, HangContext, hang_context
@@ -177,7 +176,7 @@ def _tcp(case: JobCase, context: HangContext) -> Diagnosis | None:
         one for one in context.tcp if one.kind == kind and one.size >= WEAK * context.tcp[0].size
     ]
     hosts = sorted({one.host for one in guilty})
-    shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
+    shared = everywhere(len(hosts), len(case.hosts))
     text = (
         f"Network-triggered hang: {guilty[0].text} began before progress stopped, and the "
         "collectives run over TCP: one stalled there, and all GPUs then waited busily."
@@ -307,7 +306,7 @@ def _blocked(case: JobCase, context: HangContext) -> Diagnosis | None:
     if not held or context.share("resting") < 0.5:
         return None
     hosts = sorted({one.host for one in held})
-    shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
+    shared = everywhere(len(hosts), len(case.hosts))
     awaited = {one.awaited for one in held}
     what = next(iter(awaited)) if len(awaited) == 1 else "unknown"
     who = {"driver": "a device's driver", "unknown": "a mount or a driver"}.get(what, f"the {what}")

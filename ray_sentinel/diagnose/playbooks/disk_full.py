@@ -7,8 +7,7 @@ import numpy as np
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.detect.pressure import UNIFORM
+from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis
 from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES
@@ -39,7 +38,7 @@ def run(case: JobCase) -> Diagnosis:
     stop = stops.ended_by(case, first.at)
     ended = stop is not None and first.at >= stop.at - LEAD_SECONDS
     hosts = sorted({one.host for one in found if one.unit == first.unit})
-    shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
+    shared = everywhere(len(hosts), len(case.hosts))
     where = f"{first.unit} on {f'all {len(hosts)} hosts' if shared else listed(hosts)}"
     room = first.text.partition(": ")[2]
     then = "; the job stopped after it" if ended else ". The job went on meanwhile"

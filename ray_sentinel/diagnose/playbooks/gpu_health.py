@@ -7,7 +7,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import TOP_LEVEL, JobCase
+from ray_sentinel.diagnose.case import TOP_LEVEL, JobCase, everywhere
 from ray_sentinel.diagnose.detect import attribution, drift, faults, pace
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel, listed
@@ -179,7 +179,7 @@ def _hot_room(case: JobCase) -> Diagnosis | None:
     if len(found) <= MOST * len(panel.rows):
         return None
     hosts = sorted({one.host for one in found})
-    shared = len(hosts) >= drift.ALL * len(panel.hosts) and len(panel.hosts) > 1
+    shared = everywhere(len(hosts), len(panel.hosts))
     where = f"all {len(panel.hosts)} hosts" if shared else listed(hosts)
     low, high = min(one.size for one in found), max(one.size for one in found)
     text = (
