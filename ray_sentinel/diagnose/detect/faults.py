@@ -16,6 +16,7 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
+from ray_sentinel.diagnose.quantities import QUANTITIES
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.evidence import xids
 from ray_sentinel.model.thresholds import (
@@ -70,10 +71,6 @@ _LIMITS = {
 }
 
 
-KEYS = (*_FATAL, *DEGRADING, "err.xid", "err.xid_last", "err.dmesg_gpu", "err.dmesg")
-"""The keys of all quantities that count faults."""
-
-
 class DeviceErrors(Anomaly, frozen=True, kw_only=True):
     """Errors of one kind on one GPU or host, from the first one on; their number is the size.
 
@@ -86,6 +83,11 @@ class DeviceErrors(Anomaly, frozen=True, kw_only=True):
     """The errors' name, in the plural."""
     cells: Bools
     """The cells (T,) in which so many were counted that the part had trouble."""
+
+
+def counted(case: JobCase) -> bool:
+    """Whether any error counter is recorded."""
+    return any(case.view.has(key) for key in QUANTITIES if key.startswith("err."))
 
 
 def find(case: JobCase) -> tuple[DeviceErrors, ...]:
@@ -146,11 +148,11 @@ def _fault(
     title = panel.quantity.title + (f" {row.unit}" if row.unit else "")
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
     text = f"{whose}: {wording.count(count, title)} within the job"
-    counted = panel.quantity.kind == "counter"
+    grows = panel.quantity.kind == "counter"
     return DeviceErrors.of_row(
         panel, row, kind, text, int(cells[0]), count, severity=severity, title=title,
         cells=_busy(rises, panel.step),
-        promql=panel.growth_promql(row) if counted else panel.promql(row),
+        promql=panel.growth_promql(row) if grows else panel.promql(row),
     )  # fmt: skip
 
 

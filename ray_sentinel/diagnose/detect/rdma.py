@@ -22,18 +22,12 @@ from ray_sentinel.model.thresholds import (
 JOIN_SECONDS = 180.0
 """Seconds; runs above the limit that are closer together count as one."""
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
-_LIMITS = {
+_ERRORS = {
     "retry_exceeded": RDMA_RETRIES_EXCEEDED,
+    "ack_timeout": RDMA_ACK_TIMEOUTS_OVER_PEERS,
+    "cqe_err": RDMA_ACK_TIMEOUTS_OVER_PEERS,
     "link_downed": RDMA_LINK_DOWNS,
 }
-_ERRORS = {
-    "retry_exceeded": "RDMA retry exhaustion",
-    "ack_timeout": "RDMA ACK timeouts",
-    "cqe_err": "RDMA completion errors",
-    "link_downed": "RDMA link downs",
-}
-
-
 CONGESTED = 3
 """The priority of a port with retransmits or congestion notifications and no, or few, errors."""
 _DOWN = {"port", "link_downed"}
@@ -79,8 +73,7 @@ class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
 def find(case: JobCase) -> tuple[PortTrouble, ...]:
     """Troubled ports, the worst first; congestion notices alone are in ``congested``."""
-    found = [trouble for trouble in case.once(_all) if trouble.kinds != ("cnp",)]
-    return tuple(found)
+    return tuple(trouble for trouble in case.once(_all) if trouble.kinds != ("cnp",))
 
 
 def congested(case: JobCase) -> tuple[PortTrouble, ...]:
@@ -92,8 +85,8 @@ def _all(case: JobCase) -> tuple[PortTrouble, ...]:
     hot: HotPorts = {}
     for key, title in _VOLUME.items():
         _volume(case, case.view.panel(f"rdma.{key}"), key, title, hot)
-    for key, title in _ERRORS.items():
-        _errors(case, case.view.panel(f"rdma.{key}"), key, title, hot)
+    for key in _ERRORS:
+        _errors(case, case.view.panel(f"rdma.{key}"), key, hot)
     _ports(case.view.panel("rdma.port"), hot)
     troubles = _without_echoes(case, [_trouble(row, kinds) for row, kinds in hot.items()])
     return tuple(sorted(troubles, key=lambda one: (one.priority, -one.peak, one.at)))
@@ -160,20 +153,20 @@ def lasting(case: JobCase, flags: Bools, rate: Floats, limit: float, step: float
     return out
 
 
-def _errors(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPorts) -> None:
+def _errors(case: JobCase, panel: SeriesPanel, key: str, hot: HotPorts) -> None:
     if panel.empty:
         return
     grown = panel.increases()
     totals = np.nansum(grown, axis=1)
     # Where most ports count a few, a few are background.
     peers = OVER_PEERS * stats.background(totals)
-    limit = _LIMITS.get(key, RDMA_ACK_TIMEOUTS_OVER_PEERS)
     for row, rises, total in zip(panel.rows, grown, totals, strict=True):
-        if total <= peers or not limit.crossed(total):
+        if total <= peers or not _ERRORS[key].crossed(total):
             continue
         counted = rises > 0
         cells = stats.joined(_unseen_before(counted, rises), _cells(case, JOIN_SECONDS))
-        anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rises / panel.step)
+        rate, title = rises / panel.step, panel.quantity.title
+        anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rate)
         hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
 

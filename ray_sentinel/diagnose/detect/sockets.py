@@ -13,7 +13,6 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import rdma
-from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.model.thresholds import NETWORK_ERRORS_BACKGROUND, TCP_BACKGROUND
 
@@ -49,17 +48,15 @@ def find(case: JobCase) -> tuple[TcpTrouble, ...]:
     if not carry(case):
         return ()
     found = [
-        *_of(case, case.view.panel("tcp.retx"), "tcp-retransmits", "TCP retransmits",
-             TCP_BACKGROUND.limit),
-        *_of(case, case.view.panel("net.rx_errors"), "nic-errors", "NIC receive errors",
-             NETWORK_ERRORS_BACKGROUND.limit),
-        *_of(case, case.view.panel("net.tx_errors"), "nic-errors", "NIC transmit errors",
-             NETWORK_ERRORS_BACKGROUND.limit),
-    ]  # fmt: skip
+        *_of(case, "tcp.retx", "tcp-retransmits", TCP_BACKGROUND.limit),
+        *_of(case, "net.rx_errors", "nic-errors", NETWORK_ERRORS_BACKGROUND.limit),
+        *_of(case, "net.tx_errors", "nic-errors", NETWORK_ERRORS_BACKGROUND.limit),
+    ]
     return tuple(sorted(found, key=lambda one: -one.size))
 
 
-def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) -> list[TcpTrouble]:
+def _of(case: JobCase, key: str, kind: str, least: float) -> list[TcpTrouble]:
+    panel = case.view.panel(key)
     if panel.empty:
         return []
     rates = np.where(case.checkpoint_cells, np.nan, panel.rates())
@@ -72,7 +69,7 @@ def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) 
             continue
         peak = float(np.nanmax(rate[cells]))
         where = f"{row.unit} of {row.host}" if row.unit else row.host
-        text = f"{where}: {title} up to {peak:,.0f}/s"
+        text = f"{where}: {panel.quantity.title} up to {peak:,.0f}/s"
         first = int(np.flatnonzero(cells)[0])
         found.append(TcpTrouble.of_row(panel, row, kind, text, first, peak, cells=cells))
     return found

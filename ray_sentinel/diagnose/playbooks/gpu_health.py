@@ -79,8 +79,7 @@ def _few_errors(case: JobCase) -> str:
     """The errors that were counted, if they are too few to be a fault."""
     found = [fault for fault in case.once(faults.find) if fault.gpu]
     if not found:
-        seen = any(case.view.has(key) for key in faults.KEYS)
-        return "no errors" if seen else "no error counter is recorded"
+        return "no errors" if faults.counted(case) else "no error counter is recorded"
     return "a few errors, as cards have them (" + listed([one.text for one in found], 3) + ")"
 
 

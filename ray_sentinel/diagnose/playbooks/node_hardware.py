@@ -12,7 +12,6 @@ from ray_sentinel.diagnose.detect import driver, faults, rdma, series_end
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
 from ray_sentinel.diagnose.detect.faults import DeviceErrors
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.diagnose.quantities import QUANTITIES
 from ray_sentinel.diagnose.wording import moment
 from ray_sentinel.model.diagnosis import Diagnosis, Figure
 from ray_sentinel.model.thresholds import GPU_HOT, GPU_HOTTER_THAN_USUAL
@@ -40,13 +39,10 @@ _CAUSES = {
 
 def applies(case: JobCase) -> float:
     """Whether there are error counters, or a host disappeared."""
-    seen = _counted(case) or any(map(case.once, (series_end.hosts, series_end.gpus, driver.find)))
+    seen = faults.counted(case) or any(
+        map(case.once, (series_end.hosts, series_end.gpus, driver.find))
+    )
     return 0.7 if case.hosts and seen else 0.0
-
-
-def _counted(case: JobCase) -> bool:
-    """Whether any error counter is recorded."""
-    return any(case.view.has(key) for key in QUANTITIES if key.startswith("err."))
 
 
 def run(case: JobCase) -> Diagnosis:
@@ -77,7 +73,7 @@ def run(case: JobCase) -> Diagnosis:
         text = f"{names} went away without any hardware error having been counted."
         facts = tuple(one.fact() for one in dead)
         return wording.plain("unknown", "node-lost", text, 0.5, facts)
-    if not _counted(case):
+    if not faults.counted(case):
         text = "No error counter of any GPU, link or driver is recorded: faults would not be seen."
         return wording.plain("unknown", "no-data", text, 0.3)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
@@ -253,7 +249,7 @@ def _section(case: JobCase, host: str) -> str:
         f"**Node:** {host}",
         f"**Kernel:** {info.get('kernel') or UNKNOWN}",
         f"**GPU driver:** {info.get('amdgpu') or info.get('nvidia') or UNKNOWN}",
-        f"**Onset:** {_moment(onset)}",
+        f"**Onset:** {UNKNOWN if onset is None else moment(onset)}",
         f"**GPU errors in the kernel log during the job:** {kernel:.0f}",
         f"**Processes in D state:** {f'{sick.dstate:.0f} {sick.wchan}'.strip() if sick else '0'}",
         *(f"**Error:** {fault.text}" for fault in own if fault.kind != "dmesg-gpu"),
@@ -284,9 +280,3 @@ def _others(case: JobCase, host: str) -> str:
     if not dirty:
         return f"all {count} clean" if count > 0 else "there are none"
     return f"{count - len(dirty)} of {count} clean; also with errors: {listed(dirty)}"
-
-
-def _moment(at: float | None) -> str:
-    if at is None:
-        return UNKNOWN
-    return moment(at)
