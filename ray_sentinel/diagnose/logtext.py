@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from ray_sentinel import regex as re
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep, Total
 from ray_sentinel.evidence.logs.lines.times import parse_time
@@ -234,7 +232,7 @@ def init_waves(lines: Iterable[str], year: int = 1970) -> int:
 
 
 _WORKER_LINES = (
-    (re.compile(r"\b[NR]CCL WARN (?!MSCCL)"), "NCCL warnings"),
+    (_NCCL_WARN, "NCCL warnings"),
     (_COMPILED, "XLA compilations"),
     (_RESTORE, "restores by broadcast from one replica"),
     (re.compile(r"Traceback \(most recent call last\)"), "tracebacks"),
@@ -307,8 +305,3 @@ def _counted(
         for text, number in count.items()
         if number
     ]
-
-
-def merged(main: LogFacts, **more: object) -> LogFacts:
-    """The main log's facts, combined with those of other logs."""
-    return msgspec.structs.replace(main, **more)

@@ -42,12 +42,10 @@ def ghosts(view: View) -> dict[str, Bools]:
         return {}
     least = max(int(GHOST_SECONDS / view.step), 5)
     found: dict[str, Bools] = {}
-    frozen = [_frozen(row, least) for row in scrape.values]
-    # Some exporters always write a constant cycle time: that proves nothing.
-    lively = [bool(np.nanmax(row) > np.nanmin(row)) for row in scrape.values]
-    for index, row in enumerate(scrape.rows):
-        cells = frozen[index]
-        if not lively[index] or not cells.any():
+    for row, values in zip(scrape.rows, scrape.values, strict=True):
+        cells = _frozen(values, least)
+        # Some exporters always write a constant cycle time: that proves nothing.
+        if np.nanmax(values) == np.nanmin(values) or not cells.any():
             continue
         own = power.of(row.host)
         if not own.empty:
@@ -76,22 +74,17 @@ def _all_frozen(panel: SeriesPanel, least: int) -> Bools:
 
 def presence(view: View) -> tuple[tuple[str, ...], Bools]:
     """Hosts, and the cells (H, T) in which each has any hardware or host sample at all."""
-    hosts: list[str] = []
-    cells: list[Bools] = []
+    found: dict[str, Bools] = {}
     for key in ("host.procs_running", "gpu.power", "gpu.util", "mem.used", "scrape.duration",
                 "tcp.retx", "mem.available", "gpu.temp", "rdma.port", "train.step"):  # fmt: skip
         panel = view.raw(key)
         for row, values in zip(panel.rows, panel.values, strict=True):
-            known = ~np.isnan(values)
-            if row.host in hosts:
-                at = hosts.index(row.host)
-                cells[at] = cells[at] | known
-            elif row.host:
-                hosts.append(row.host)
-                cells.append(known.copy())
-    order = np.argsort(hosts)
-    array = np.array(cells, dtype=bool).reshape(len(hosts), view.times.size)
-    return tuple(hosts[index] for index in order), array[order]
+            if row.host:
+                known = ~np.isnan(values)
+                found[row.host] = known | found.get(row.host, known)
+    hosts = tuple(sorted(found))
+    cells = np.array([found[host] for host in hosts], dtype=bool)
+    return hosts, cells.reshape(len(hosts), view.times.size)
 
 
 def groups(families: frozenset[str]) -> tuple[dict[str, int], tuple[str, ...]]:

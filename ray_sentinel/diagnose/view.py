@@ -8,6 +8,7 @@ data of a stuck exporter) are taken out here, so that no playbook can trip over 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -58,10 +59,7 @@ def host_of(labels: Mapping[str, str], known: Mapping[str, str]) -> str:
 
 def gpu_of(labels: Mapping[str, str]) -> str:
     """The GPU of a series; empty if it belongs to the whole host."""
-    for label in GPU_LABELS:
-        if value := labels.get(label):
-            return value
-    return ""
+    return next((labels[label] for label in GPU_LABELS if labels.get(label)), "")
 
 
 MAX_CELLS = 3000
@@ -116,7 +114,6 @@ class View:
         """Host → cells (T,) in which its hardware series must not be trusted."""
         self._progress = progress
         self._panels: dict[str, SeriesPanel] = {}
-        self._aliases: dict[str, str] | None = None
 
     @property
     def start(self) -> float:
@@ -149,15 +146,15 @@ class View:
         before = self.hidden.get(host)
         self.hidden[host] = cells if before is None else before | cells
 
-    def aliases(self) -> Mapping[str, str]:
+    @cached_property
+    def _hosts(self) -> Mapping[str, str]:
         """Address → host name."""
-        if self._aliases is None:
-            sets: list[dict[str, str]] = []
-            for name in _NAMING:
-                if name in self.families:
-                    sets += self.source.label_sets(name, self.start, self.end)
-            self._aliases = aliases(sets)
-        return self._aliases
+        return aliases(
+            labels
+            for name in _NAMING
+            if name in self.families
+            for labels in self.source.label_sets(name, self.start, self.end)
+        )
 
     def _load(self, quantity: Quantity) -> SeriesPanel:
         reduce = reduction.of_quantity(quantity)
@@ -190,7 +187,7 @@ class View:
                            _without_holes(array, quantity.kind == "counter"))  # fmt: skip
 
     def _row(self, quantity: Quantity, labels: Mapping[str, str]) -> SeriesOwner:
-        host, gpu = host_of(labels, self.aliases()), gpu_of(labels)
+        host, gpu = host_of(labels, self._hosts), gpu_of(labels)
         own = tuple(
             (key, value) for key, value in sorted(labels.items()) if key not in _IGNORED_LABELS
         )

@@ -16,7 +16,6 @@ from ray_sentinel.diagnose.logtext import (
     count_lines,
     exporter_facts,
     init_waves,
-    merged,
     prometheus_facts,
     worker_facts,
 )
@@ -95,7 +94,7 @@ def read_logs(folder: Path | None) -> LogFacts:
     for file in (folder / "prometheus" / "prometheus.log", folder / "prometheus.log"):
         if file.is_file():
             more += prometheus_facts(file.name, read_ends(file))
-    return merged(
+    return msgspec.structs.replace(
         facts,
         init_waves=waves,
         worker_lines=counted,

@@ -71,17 +71,14 @@ def _stopped_with(case: JobCase, at: float) -> bool:
 
 def _busy(case: JobCase) -> dict[str, Bools]:
     """Host → cells (T,) in which any of its GPUs computes or busy-waits."""
+    util, power = case.view.panel("gpu.util"), case.view.panel("gpu.power")
+    if util.rows:
+        busy = zip(util.rows, util.values > HIGH_UTILISATION, strict=True)
+    else:
+        busy = zip(power.rows, map(_above, power.values), strict=True)
     found: dict[str, Bools] = {}
-    util = case.view.panel("gpu.util")
-    for row, values in zip(util.rows, util.values, strict=True):
-        high = np.asarray(values > HIGH_UTILISATION)
-        found[row.host] = found.get(row.host, np.zeros(high.size, dtype=bool)) | high
-    if found:
-        return found
-    power = case.view.panel("gpu.power")
-    for row, values in zip(power.rows, power.values, strict=True):
-        high = _above(values)
-        found[row.host] = found.get(row.host, np.zeros(high.size, dtype=bool)) | high
+    for row, high in busy:
+        found[row.host] = high | found.get(row.host, high)
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.diagnose.series import Bools, Floats
 
 State = Literal["working", "computing", "waiting", "resting", "gone", "unclear"]
 """What a GPU does during a stall; "computing" is work at less power than the training's."""
@@ -73,8 +73,8 @@ def _state(
     gpu: str,
     power: Floats | None,
     util: Floats | None,
-    before: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    before: Bools,
+    inside: Bools,
 ) -> StalledGpu:
     nan = float("nan")
     now = stats.middle(power[inside]) if power is not None else nan

@@ -228,9 +228,6 @@ def _anomaly(
 
 
 def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:
-    cells = np.zeros_like(next(iter(kinds.values()))[0])
-    for flags, _ in kinds.values():
-        cells = cells | flags
     if (_DOWN | {"retry_exceeded"}) & kinds.keys():
         priority = 1
     elif "retx" in kinds and {"ack_timeout", "cqe_err"} & kinds.keys():
@@ -242,7 +239,7 @@ def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortT
         unit=row.unit,
         kinds=tuple(kinds),
         priority=priority,
-        cells=cells,
+        cells=np.any([flags for flags, _ in kinds.values()], axis=0),
         # What happened to the port itself comes first of what was seen at the same time.
         anomalies=tuple(
             kinds[kind][1] for kind in sorted(kinds, key=lambda kind: kind not in _DOWN)

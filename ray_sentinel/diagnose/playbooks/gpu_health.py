@@ -137,14 +137,10 @@ def _unwell(case: JobCase) -> list[tuple[str, float, Anomaly]]:
         if fault.severity == "degrading" and fault.gpu and fault.kind != "xid"
     ]
     found += [("memory-full", 0.4, anomaly) for anomaly in _full(case)]
-    seen: set[tuple[str, str, str]] = set()
-    unique = []
-    for cause, weight, anomaly in sorted(found, key=lambda item: (-item[1], item[2].at)):
-        key3 = (anomaly.host, anomaly.gpu, anomaly.kind)
-        if key3 not in seen:
-            seen.add(key3)
-            unique.append((cause, weight, anomaly))
-    return unique
+    unique: dict[tuple[str, str, str], tuple[str, float, Anomaly]] = {}
+    for one in sorted(found, key=lambda item: (-item[1], item[2].at)):
+        unique.setdefault((one[2].host, one[2].gpu, one[2].kind), one)
+    return list(unique.values())
 
 
 def _too_hot(case: JobCase) -> list[Anomaly]:

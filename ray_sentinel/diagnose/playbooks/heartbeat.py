@@ -15,6 +15,7 @@ from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, idle_onset, levels, memory, rdma, series_end
 from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
 from ray_sentinel.model.thresholds import DIRTY_PAGES, IO_WAITS, TCP_REFUSED, TCP_SPIKE
 
@@ -259,7 +260,7 @@ def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     """Dirty pages far above what the host has otherwise: writeback that storage does not take."""
     panel, near, found = case.view.panel("io.dirty"), _near(case, moment), []
     for row, values in zip(panel.rows, panel.values, strict=True):
-        usual = float(stats.quantile(values[~near], 0.98)) if (~near).any() else float("nan")
+        usual = float(stats.quantile(values[~near], 0.98))
         high = near & (values > max(DIRTY_PAGES.limit, ABOVE_USUAL * usual))
         if row.host in moment.accused and np.isfinite(usual) and high.sum() >= 2:
             most = float(np.max(values[high]))
@@ -268,10 +269,8 @@ def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     return found
 
 
-def _near(case: JobCase, moment: HeartbeatLoss) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    return np.asarray(
-        (case.times >= moment.stopped - AROUND) & (case.times <= moment.stopped + AROUND)
-    )
+def _near(case: JobCase, moment: HeartbeatLoss) -> Bools:
+    return np.asarray(np.abs(case.times - moment.stopped) <= AROUND)
 
 
 def _spikes(
@@ -285,9 +284,8 @@ def _spikes(
     for row, rates in zip(panel.rows, panel.rates(), strict=True):
         if row.host not in hosts:
             continue
-        usual = float(stats.quantile(rates[~near], 0.9)) if (~near).any() else 0.0
-        usually = usual if np.isfinite(usual) else 0.0
-        high = near & (rates > max(least, ABOVE_USUAL * usually))
+        usual = np.nan_to_num(stats.quantile(rates[~near], 0.9))
+        high = near & (rates > max(least, ABOVE_USUAL * float(usual)))
         if high.sum() >= 2:
             peak = float(np.max(rates[high]))
             text = f"{row.host}: {title} up to {peak:,.0f}/s"
