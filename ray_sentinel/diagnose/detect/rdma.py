@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 
@@ -33,8 +35,12 @@ CONGESTED = 3
 _DOWN = {"port", "link_downed"}
 """Kinds of trouble that are of the port itself, or of its cable."""
 
-HotPorts = dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]]
-"""Port → kind of trouble → the cells in which the port had it, and what is said of it."""
+
+class _Sign(Anomaly, frozen=True, kw_only=True):
+    """One kind of trouble of one port."""
+
+    cells: Bools
+    """The cells (T,) in which the port had it."""
 
 
 class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,13 +88,11 @@ def congested(case: JobCase) -> tuple[PortTrouble, ...]:
 
 
 def _all(case: JobCase) -> tuple[PortTrouble, ...]:
-    hot: HotPorts = {}
-    for key, title in _VOLUME.items():
-        _volume(case, case.view.panel(f"rdma.{key}"), key, title, hot)
-    for key in _ERRORS:
-        _errors(case, case.view.panel(f"rdma.{key}"), key, hot)
-    _ports(case.view.panel("rdma.port"), hot)
-    troubles = _without_echoes(case, [_trouble(row, kinds) for row, kinds in hot.items()])
+    ports: dict[tuple[str, str], dict[str, _Sign]] = {}
+    for sign in (*_volume(case), *_errors(case), *_ports(case.view.panel("rdma.port"))):
+        kinds = ports.setdefault((sign.host, sign.unit), {})
+        kinds[sign.kind.removeprefix("rdma.")] = sign
+    troubles = _without_echoes(case, [_trouble(*port, kinds) for port, kinds in ports.items()])
     return tuple(sorted(troubles, key=lambda one: (one.priority, -one.peak, one.at)))
 
 
@@ -109,21 +113,18 @@ def _without_echoes(case: JobCase, troubles: list[PortTrouble]) -> list[PortTrou
     ]
 
 
-def _key(row: SeriesOwner) -> SeriesOwner:
-    return SeriesOwner(row.host, "", row.unit)
-
-
-def _volume(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPorts) -> None:
-    if panel.empty:
-        return
-    rates = panel.rates()
-    bounds = limits(rates, RDMA_BACKGROUND.limit, case.training)
-    above = rates > bounds[:, None]
-    for row, flags, rate, bound in zip(panel.rows, above, rates, bounds, strict=True):
-        cells = lasting(case, flags, rate, float(bound), panel.step)
-        if cells.any():
-            anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rate)
-            hot.setdefault(_key(row), {})[key] = (cells, anomaly)
+def _volume(case: JobCase) -> Iterator[_Sign]:
+    for key, title in _VOLUME.items():
+        panel = case.view.panel(f"rdma.{key}")
+        if panel.empty:
+            continue
+        rates = panel.rates()
+        bounds = limits(rates, RDMA_BACKGROUND.limit, case.training)
+        above = rates > bounds[:, None]
+        for row, flags, rate, bound in zip(panel.rows, above, rates, bounds, strict=True):
+            cells = lasting(case, flags, rate, float(bound), panel.step)
+            if cells.any():
+                yield _sign(panel, row, title, cells, rate)
 
 
 def limits(rates: Floats, least: float, training: Bools) -> Floats:
@@ -153,24 +154,21 @@ def lasting(case: JobCase, flags: Bools, rate: Floats, limit: float, step: float
     return out
 
 
-def _errors(case: JobCase, panel: SeriesPanel, key: str, hot: HotPorts) -> None:
-    if panel.empty:
-        return
-    grown = panel.increases()
-    totals = np.nansum(grown, axis=1)
-    # Where most ports count a few, a few are background.
-    peers = OVER_PEERS * stats.background(totals)
-    for row, rises, total in zip(panel.rows, grown, totals, strict=True):
-        if total <= peers or not _ERRORS[key].crossed(total):
-            continue
-        counted = rises > 0
-        cells = stats.joined(_unseen_before(counted, rises), _cells(case, JOIN_SECONDS))
-        rate, title = rises / panel.step, panel.quantity.title
-        anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rate)
-        hot.setdefault(_key(row), {})[key] = (cells, anomaly)
+def _errors(case: JobCase) -> Iterator[_Sign]:
+    for key, limit in _ERRORS.items():
+        panel = case.view.panel(f"rdma.{key}")
+        grown = panel.increases()
+        totals = np.nansum(grown, axis=1)
+        # Where most ports count a few, a few are background.
+        peers = OVER_PEERS * stats.background(totals)
+        for row, rises, total in zip(panel.rows, grown, totals, strict=True):
+            if total <= peers or not limit.crossed(total):
+                continue
+            cells = stats.joined(_unseen_before(rises > 0, rises), _cells(case, JOIN_SECONDS))
+            yield _sign(panel, row, panel.quantity.title, cells, rises / panel.step)
 
 
-def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
+def _ports(panel: SeriesPanel) -> Iterator[_Sign]:
     """Ports that went down; one that never was up is not in use."""
     for row, values in zip(panel.rows, panel.values, strict=True):
         down = values < 0.5
@@ -190,9 +188,10 @@ def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
         often = f" {times} times," if times > 1 else ""
         text = f"RDMA port {row.unit} of {row.host} went down{often} and {then}"
         seconds = float((right - left) * panel.step)
-        anomaly = Anomaly.of_row(panel, row, "rdma.port", text, left - unseen, seconds)
-        anomaly = msgspec.structs.replace(anomaly, uncertainty=(1 + unseen) * panel.step)
-        hot.setdefault(_key(row), {})["port"] = (down, anomaly)
+        yield _Sign.of_row(
+            panel, row, "rdma.port", text, left - unseen, seconds, cells=down,
+            uncertainty=(1 + unseen) * panel.step,
+        )  # fmt: skip
 
 
 def _times_down(values: Floats, first: int) -> int:
@@ -215,19 +214,17 @@ def _unseen_before(flags: Bools, values: Floats) -> Bools:
     return out
 
 
-def _anomaly(
-    panel: SeriesPanel, row: SeriesOwner, kind: str, title: str, cells: Bools, rate: Floats
-) -> Anomaly:
+def _sign(panel: SeriesPanel, row: SeriesOwner, title: str, cells: Bools, rate: Floats) -> _Sign:
     peak, total = float(np.nanmax(rate[cells])), float(np.nansum(rate[cells]) * panel.step)
     first = int(np.flatnonzero(cells)[0])
     text = (
         f"{title} on {row.unit or 'RDMA'} of {row.host}: {total:,.0f} within the job, "
         f"up to {peak:,.1f}/s"
     )
-    return Anomaly.of_row(panel, row, kind, text, first, peak)
+    return _Sign.of_row(panel, row, panel.quantity.key, text, first, peak, cells=cells)
 
 
-def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:
+def _trouble(host: str, unit: str, kinds: dict[str, _Sign]) -> PortTrouble:
     if (_DOWN | {"retry_exceeded"}) & kinds.keys():
         priority = 1
     elif "retx" in kinds and {"ack_timeout", "cqe_err"} & kinds.keys():
@@ -235,16 +232,14 @@ def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortT
     else:
         priority = CONGESTED
     return PortTrouble(
-        host=row.host,
-        unit=row.unit,
+        host=host,
+        unit=unit,
         kinds=tuple(kinds),
         priority=priority,
-        cells=np.any([flags for flags, _ in kinds.values()], axis=0),
+        cells=np.any([sign.cells for sign in kinds.values()], axis=0),
         # What happened to the port itself comes first of what was seen at the same time.
-        anomalies=tuple(
-            kinds[kind][1] for kind in sorted(kinds, key=lambda kind: kind not in _DOWN)
-        ),
-        peak=kinds["retx"][1].size if "retx" in kinds else 0.0,
+        anomalies=tuple(kinds[kind] for kind in sorted(kinds, key=lambda kind: kind not in _DOWN)),
+        peak=kinds["retx"].size if "retx" in kinds else 0.0,
     )
 
 
