@@ -31,21 +31,18 @@ STEPS_AFTER = 2
 """Number of steps after an asynchronous checkpoint that it may still slow."""
 
 
-class CheckpointPause(msgspec.Struct, frozen=True):
-    """Training was held up by a save from ``start`` to ``end`` at ``step``."""
-
-    start: float
-    end: float
-    step: float
-    by: Literal["configuration", "period", "signature"]
-
-
 class SlowStep(msgspec.Struct, frozen=True):
     """A step that took long, from ``start`` to ``end``."""
 
     start: float
     end: float
     step: float
+
+
+class CheckpointPause(SlowStep, frozen=True):
+    """A slow step that held training up for a save."""
+
+    by: Literal["configuration", "period", "signature"]
 
 
 def slow_steps(line: Timeline, durations: Floats, times: Floats) -> list[SlowStep]:

@@ -73,11 +73,6 @@ def diagnosis_dict(report: DiagnosisReport) -> dict[str, Any]:
 
 def _answer(diagnosis: Diagnosis) -> dict[str, Any]:
     """One playbook's answer, without its plots."""
-    data: dict[str, Any] = msgspec.to_builtins(
-        msgspec.structs.replace(diagnosis, plots=(), tables=())
-    )
-    data.pop("plots")
-    data.pop("weight")
-    data["tables"] = [msgspec.to_builtins(table) for table in diagnosis.tables]
-    data["window"] = list(diagnosis.window)
+    data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(diagnosis, plots=()))
+    del data["plots"], data["weight"]
     return data
