@@ -60,6 +60,15 @@ def size(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def amount(value: float, unit: str) -> str:
+    """A whole number of units for people.
+
+    >>> amount(2000.4, "/s"), amount(12.0, "%"), amount(4e9, "B")
+    ('2,000/s', '12 %', '4.0 GB')
+    """
+    return size(value) if unit == "B" else f"{value:,.0f} {unit}".replace(" /", "/").strip()
+
+
 def plain(
     outcome: Outcome, cause: str, text: str, confidence: float, evidence: tuple[Figure, ...] = ()
 ) -> Diagnosis:

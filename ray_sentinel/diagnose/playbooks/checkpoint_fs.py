@@ -300,8 +300,8 @@ def _changes(
                 at = float(case.times[cells[0]]) if cells.size else failed.start
                 anomaly = Anomaly(
                     kind=f"checkpoint.{key}",
-                    text=f"{row.host}: {title} up to {_value(now, unit)} at the {which} "
-                    f"checkpoint, at most {_value(top, unit)} at earlier ones",
+                    text=f"{row.host}: {title} up to {wording.amount(now, unit)} at the {which} "
+                    f"checkpoint, at most {wording.amount(top, unit)} at earlier ones",
                     at=at, uncertainty=case.cell, host=row.host, size=now,
                     metric=panel.metric, promql=panel.promql(row),
                 )  # fmt: skip
@@ -322,12 +322,6 @@ def _convincing(worse: list[Change]) -> list[Change]:
 def _peak(case: JobCase, values: Floats, start: float, end: float) -> float:
     inside = (case.times >= start) & (case.times <= end)
     return float(stats.largest(values[inside])) if inside.any() else float("nan")
-
-
-def _value(value: float, unit: str) -> str:
-    if unit == "B":
-        return wording.size(value)
-    return f"{value:,.0f} {unit}".replace(" /", "/").strip()
 
 
 def _storage(
@@ -376,7 +370,8 @@ def _table(case: JobCase, changes: list[Change]) -> FigureTable:
         title="Peaks at the failed checkpoint against the earlier ones",
         columns=("Host", "Measure", "Failed", "Earlier at most", "Interpretation"),
         rows=tuple(
-            (one.host, one.title, _value(one.failed, one.unit), _value(one.earlier, one.unit),
+            (one.host, one.title, wording.amount(one.failed, one.unit),
+             wording.amount(one.earlier, one.unit),
              "worse" if one.anomaly is not None else "as before")
             for one in ordered[:40]
         ),

@@ -14,8 +14,8 @@ from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, idle_onset, levels, memory, rdma, series_end
-from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.diagnose.series import Bools
+from ray_sentinel.diagnose.panel import SeriesPanel, listed
+from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
 from ray_sentinel.model.thresholds import DIRTY_PAGES, IO_WAITS, TCP_REFUSED, TCP_SPIKE
 
@@ -244,29 +244,18 @@ def _network(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
 
 
 def _storage(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
-    near, found = _near(case, moment), []
-    panel = case.view.panel("io.full")
-    for row, values in zip(panel.rows, panel.values, strict=True):
-        high = near & (values > IO_WAITS.limit)
-        if row.host in moment.accused and high.sum() >= 2:
-            most = float(np.max(values[high]))
-            text = f"{row.host}: I/O pressure up to {most:.0f} %"
-            found.append(Anomaly.of_row(panel, row, "host.io", text, int(np.argmax(high)), most))
-    found += _dirty(case, moment)
+    waits, dirty = (
+        case.view.panel(key).pick(lambda row: row.host in moment.accused)
+        for key in ("io.full", "io.dirty")
+    )
+    # Far above what the host has otherwise: writeback that storage does not take.
+    usual = stats.quantile(dirty.values[:, ~_near(case, moment)], 0.98, axis=1)
+    above = np.maximum(DIRTY_PAGES.limit, ABOVE_USUAL * usual)
+    found = [
+        *_high(case, moment, waits, "I/O pressure", np.full(len(waits.rows), IO_WAITS.limit)),
+        *_high(case, moment, dirty, "dirty pages", above),
+    ]
     return sorted(found, key=lambda anomaly: anomaly.at)
-
-
-def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
-    """Dirty pages far above what the host has otherwise: writeback that storage does not take."""
-    panel, near, found = case.view.panel("io.dirty"), _near(case, moment), []
-    for row, values in zip(panel.rows, panel.values, strict=True):
-        usual = float(stats.quantile(values[~near], 0.98))
-        high = near & (values > max(DIRTY_PAGES.limit, ABOVE_USUAL * usual))
-        if row.host in moment.accused and np.isfinite(usual) and high.sum() >= 2:
-            most = float(np.max(values[high]))
-            text = f"{row.host}: dirty pages up to {wording.size(most)}"
-            found.append(Anomaly.of_row(panel, row, "host.dirty", text, int(np.argmax(high)), most))
-    return found
 
 
 def _near(case: JobCase, moment: HeartbeatLoss) -> Bools:
@@ -277,21 +266,23 @@ def _spikes(
     case: JobCase, moment: HeartbeatLoss, key: str, least: float, title: str, hosts: tuple[str, ...]
 ) -> list[Anomaly]:
     """Rates near the moment that stand above the host's usual ones."""
-    panel = case.view.panel(key)
-    if panel.empty:
-        return []
-    near, found = _near(case, moment), []
-    for row, rates in zip(panel.rows, panel.rates(), strict=True):
-        if row.host not in hosts:
-            continue
-        usual = np.nan_to_num(stats.quantile(rates[~near], 0.9))
-        high = near & (rates > max(least, ABOVE_USUAL * float(usual)))
+    panel = case.view.panel(key).pick(lambda row: row.host in hosts)
+    usual = stats.quantile(panel.rates()[:, ~_near(case, moment)], 0.9, axis=1)
+    return _high(case, moment, panel, title, np.fmax(least, ABOVE_USUAL * usual))
+
+
+def _high(
+    case: JobCase, moment: HeartbeatLoss, panel: SeriesPanel, title: str, limits: Floats
+) -> list[Anomaly]:
+    """The rows that are above their limits (S,) near the moment, more than once."""
+    found, unit = [], "/s" if panel.quantity.kind == "counter" else panel.quantity.unit
+    for row, values, limit in zip(panel.rows, panel.levels(), limits, strict=True):
+        high = _near(case, moment) & (values > limit)
         if high.sum() >= 2:
-            peak = float(np.max(rates[high]))
-            text = f"{row.host}: {title} up to {peak:,.0f}/s"
-            found.append(
-                Anomaly.of_row(panel, row, f"host.{key}", text, int(np.argmax(high)), peak)
-            )
+            peak, first = float(np.max(values[high])), int(np.argmax(high))
+            text = f"{row.host}: {title} up to {wording.amount(peak, unit)}"
+            kind = f"host.{panel.quantity.key}"
+            found.append(Anomaly.of_row(panel, row, kind, text, first, peak))
     return found
 
 
