@@ -70,9 +70,7 @@ class JobCase:
         self.view = view
         self.logs = logs or LogFacts()
         self.options = options or DiagnoseOptions()
-        for host, cells in trust.ghosts(view).items():
-            view.hide(host, cells)
-        self.ghosts = dict(view.hidden)
+        self.ghosts = view.hidden = trust.ghosts(view)
         self._found: dict[Callable[[JobCase], Any], Any] = {}
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 
 from ray_sentinel.diagnose.quantities import Quantity
 from ray_sentinel.diagnose.series import Floats, Selector
+from ray_sentinel.model.diagnosis import Figure
 
 GLITCH_CELLS = 3
 """Number of cells within which a counter that fell and is back was misread, not reset."""
@@ -73,6 +74,15 @@ class SeriesPanel(msgspec.Struct, frozen=True):
     def growth_promql(self, row: SeriesOwner) -> str:
         """The query for how much a counter that seldom moves grew within an hour."""
         return f"increase({self._selector(row)}[1h])"
+
+    def figure(
+        self, text: str, value: float | None, unit: str = "", *, row: SeriesOwner | None = None,
+        at: float | None = None,
+    ) -> Figure:  # fmt: skip
+        """A line of evidence, from one row or from all."""
+        host = row.host if row is not None else ""
+        return Figure(text=text, metric=self.metric, promql=self.promql(row), host=host,
+                      value=value, unit=unit, at=at)  # fmt: skip
 
     def _selector(self, row: SeriesOwner | None) -> str:
         return str(Selector(self.metric, row.labels if row is not None else ()))

@@ -111,7 +111,7 @@ class View:
         cells = max(1, int(np.ceil((end - start) / self.step - 1e-9)))
         self.times = axis(start, start + cells * self.step, self.step)
         self.hidden: dict[str, Bools] = {}
-        """Host → cells (T,) in which its hardware series must not be trusted."""
+        """Host → cells (T,) of its hardware series that must not be trusted, and are left out."""
         self._progress = progress
         self._panels: dict[str, SeriesPanel] = {}
 
@@ -140,11 +140,6 @@ class View:
         """Like ``panel``, but including the samples that must not be trusted."""
         self.panel(key)
         return self._panels[key]
-
-    def hide(self, host: str, cells: Bools) -> None:
-        """Remove these cells (T,) of the host's hardware series from all panels."""
-        before = self.hidden.get(host)
-        self.hidden[host] = cells if before is None else before | cells
 
     @cached_property
     def _hosts(self) -> Mapping[str, str]:

@@ -69,16 +69,12 @@ def _cycles(case: JobCase, host: str) -> Anomaly | None:
         return None
     first = int(np.flatnonzero(slow)[0])
     length = stats.middle(own.values[0][slow])
-    return Anomaly(
-        kind="host.slow-cycles",
-        text=f"{host}: {int(slow.sum())} exporter cycles of {length:.0f} s (usually {usual:.1f} "
-        "s): a plugin runs into its time-out",
-        at=float(case.times[first]),
-        uncertainty=case.cell,
-        host=host,
-        size=float(slow.sum()),
-        metric=panel.metric,
-        promql=own.promql(own.rows[0]),
+    text = (
+        f"{host}: {int(slow.sum())} exporter cycles of {length:.0f} s (usually {usual:.1f} s): a "
+        "plugin runs into its time-out"
+    )
+    return Anomaly.of_row(
+        own, own.rows[0], "host.slow-cycles", text, first, float(slow.sum()), uncertainty=case.cell
     )
 
 

@@ -95,18 +95,12 @@ def _facts(case: JobCase, context: HangContext) -> tuple[Figure, ...]:
     for key, field, unit in (("gpu.power", "power", "W"), ("gpu.util", "utilisation", "%")):
         values = np.array([getattr(one, field) for one in context.states])
         if np.isfinite(values).any():
-            facts.append(
-                Figure(
-                    text=f"{case.view.panel(key).quantity.title} during the stop: "
-                    f"{np.nanmin(values):.0f} to {np.nanmax(values):.0f} {unit}, "
-                    f"median {np.nanmedian(values):.0f} {unit}",
-                    metric=case.view.panel(key).metric,
-                    promql=case.promql(key),
-                    value=float(np.nanmedian(values)),
-                    unit=unit,
-                    at=stop.end,
-                )
+            panel, middle = case.view.panel(key), float(np.nanmedian(values))
+            text = (
+                f"{panel.quantity.title} during the stop: {np.nanmin(values):.0f} to "
+                f"{np.nanmax(values):.0f} {unit}, median {middle:.0f} {unit}"
             )
+            facts.append(panel.figure(text, middle, unit, at=stop.end))
     if not case.view.panel("rdma.retx").empty and not context.ports:
         facts.append(Figure(text="no RDMA port had retransmits, errors or a link down before the "
                           "stop", promql=case.promql("rdma.retx")))  # fmt: skip

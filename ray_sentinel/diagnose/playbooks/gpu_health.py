@@ -218,23 +218,20 @@ def _notes(case: JobCase) -> tuple[Figure, ...]:
     use = float(stats.mean(np.where(case.steady, util.values, np.nan)))
     if use < LOW_UTILISATION:
         text = f"GPU utilisation {use:.0f} % in training, below {LOW_UTILISATION:.0f} %"
-        found.append(
-            Figure(text=text, metric=util.metric, promql=util.promql(), value=use, unit="%")
-        )
+        found.append(util.figure(text, use, "%"))
     used = case.view.panel("gpu.vram_used")
     shares = [share for _, _, share in _vram(case) if GPU_MEMORY_TIGHT.crossed(share)]
     if shares:
         text = f"{len(shares)} GPUs use up to {max(shares):.0%} of their memory: the next "
         text += "allocation may fail"
-        found.append(Figure(text=text, metric=used.metric, promql=used.promql(), value=max(shares)))
+        found.append(used.figure(text, max(shares)))
     power = case.view.panel("gpu.power")
     levels = stats.median(np.where(case.steady, power.values, np.nan), axis=1)
     spread = float(stats.largest(levels) - stats.smallest(levels)) if levels.size else 0.0
     if GPU_POWER_SPREAD.crossed(spread):
         least = GPU_POWER_SPREAD.limit
         text = f"the GPUs' power differs by {spread:.0f} W, more than {least:.0f} W"
-        fact = Figure(text=text, metric=power.metric, promql=power.promql(), value=spread, unit="W")
-        found.append(fact)
+        found.append(power.figure(text, spread, "W"))
     return tuple(found)
 
 
@@ -356,9 +353,7 @@ def _summary(case: JobCase) -> tuple[list[tuple[str, str]], list[Figure]]:
         usual = float(stats.mean(values))
         text = f"min {low:.0f} {unit}, max {high:.0f} {unit}, avg {usual:.0f} {unit}"
         rows.append((title, f"{text} ({_beside(key, panel)})"))
-        fact = Figure(text=f"{title} in training: {text}", metric=panel.metric,
-                    promql=panel.promql(), value=usual, unit=unit)  # fmt: skip
-        facts.append(fact)
+        facts.append(panel.figure(f"{title} in training: {text}", usual, unit))
     shares = _vram(case)
     if shares:
         used, total = case.view.panel("gpu.vram_used"), case.view.panel("gpu.vram_total")

@@ -314,14 +314,11 @@ def _answer(
         rows=tuple(rows[:32]),
         promql=case.promql("gpu.util"),
     )
-    panel = case.view.panel("gpu.util")
-    alive = Figure(
-        text=f"GPU utilisation of {len(moment.accused)} accused hosts at the heartbeats' stop: "
-        + wording.spread([one.utilisation for one in own], "%"),
-        metric=panel.metric,
-        promql=panel.promql(),
-        at=moment.stopped,
+    use = (
+        f"GPU utilisation of {len(moment.accused)} accused hosts at the heartbeats' stop: "
+        + wording.spread([one.utilisation for one in own], "%")
     )
+    alive = case.view.panel("gpu.util").figure(use, None, at=moment.stopped)
     return Diagnosis(
         outcome="found",
         cause=cause,

@@ -255,13 +255,11 @@ def _tcp_facts(case: JobCase) -> tuple[Figure, ...]:
 def _aborts(case: JobCase) -> tuple[Figure, ...]:
     panel = case.view.panel("tcp.aborts")
     return tuple(
-        Figure(
-            text=f"{row.host}: {count:,.0f} {panel.quantity.title} within the job: a peer of its "
+        panel.figure(
+            f"{row.host}: {count:,.0f} {panel.quantity.title} within the job: a peer of its "
             "storage or control traffic did not answer",
-            metric=panel.metric,
-            promql=panel.promql(row),
-            host=row.host,
-            value=float(count),
+            float(count),
+            row=row,
         )
         for row, count in zip(panel.rows, np.nansum(panel.increases(), axis=1), strict=True)
         if TCP_ABORTS.crossed(count)
@@ -275,14 +273,12 @@ def _retransmits(case: JobCase) -> tuple[Figure, ...]:
     rates = np.where(case.checkpoint_cells, np.nan, panel.rates())
     high = stats.quantile(rates, 0.95, axis=1)
     return tuple(
-        Figure(
-            text=f"{row.host}: TCP retransmits up to {peak:,.0f}/s outside checkpoints: storage or "
+        panel.figure(
+            f"{row.host}: TCP retransmits up to {peak:,.0f}/s outside checkpoints: storage or "
             "control traffic, not the collectives' path",
-            metric=panel.metric,
-            promql=panel.promql(row),
-            host=row.host,
-            value=float(peak),
-            unit="segments/s",
+            float(peak),
+            panel.unit,
+            row=row,
         )
         for row, peak in zip(panel.rows, high, strict=True)
         if np.isfinite(peak) and TCP_BACKGROUND.crossed(float(peak))

@@ -240,14 +240,8 @@ def _facts(case: JobCase) -> tuple[Figure, ...]:
         values = stats.finite(loss.values)
         known = values[np.isfinite(values)]
         if known.size:
-            facts.append(
-                Figure(
-                    text=f"loss from {known[0]:.4g} to {known[-1]:.4g}",
-                    metric=loss.metric,
-                    promql=loss.promql(),
-                    value=float(known[-1]),
-                )
-            )
+            text = f"loss from {known[0]:.4g} to {known[-1]:.4g}"
+            facts.append(loss.figure(text, float(known[-1])))
     if case.checkpoints:
         facts.append(
             Figure(text=f"{len(case.checkpoints)} checkpoints recognised and left out "
