@@ -86,7 +86,7 @@ def _links(case: JobCase) -> list[Candidate]:
             + ", ".join(f"{port.unit} of {port.host}" for port in shown[:4]),
             at=min(port.at for port in shown),
             cells=np.any([port.cells for port in shown], axis=0),
-            culprits=tuple(port_culprit(port) for port in guilty),
+            culprits=tuple(port.culprit for port in guilty),
             anomalies=tuple(
                 sorted((a for port in shown for a in port.anomalies), key=lambda a: a.at)
             ),
@@ -154,7 +154,7 @@ def _sockets(case: JobCase) -> list[Candidate]:
                 + ", over which the collectives run,",
                 at=min(one.at for one in shown),
                 cells=np.any([one.cells for one in shown], axis=0),
-                culprits=() if shared else tuple(map(tcp_culprit, shown)),
+                culprits=() if shared else tuple(one.culprit for one in shown),
                 anomalies=tuple(shown),
                 prior=0.9,
             )
@@ -178,21 +178,6 @@ def _with_the_slow(
         for one, overlap in zip(troubles, overlaps, strict=True)
         if overlap >= AS_WELL * best and one.size >= WEAK_PORT * troubles[0].size
     ]
-
-
-def tcp_culprit(one: sockets.TcpTrouble) -> CauseLocation:
-    """The host, or its card, as a culprit."""
-    return CauseLocation(host=one.host, device=one.unit, reason=one.text)
-
-
-def port_culprit(port: rdma.PortTrouble) -> CauseLocation:
-    """The port as a culprit."""
-    return CauseLocation(
-        host=port.host,
-        device=port.device,
-        port=port.port,
-        reason="; ".join(anomaly.text for anomaly in port.anomalies),
-    )
 
 
 def _influence(case: JobCase, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrouble]) -> float:

@@ -12,6 +12,7 @@ from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.model.diagnosis import CauseLocation
 from ray_sentinel.model.thresholds import (
     OVER_PEERS,
     RDMA_ACK_TIMEOUTS_OVER_PEERS,
@@ -62,14 +63,11 @@ class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
     """The greatest rate of retransmits, in packets per second."""
 
     @property
-    def device(self) -> str:
-        """The device without its port."""
-        return self.unit.split("/")[0]
-
-    @property
-    def port(self) -> str:
-        """The port without its device."""
-        return self.unit.partition("/")[2]
+    def culprit(self) -> CauseLocation:
+        """The port as a culprit."""
+        device, _, port = self.unit.partition("/")
+        reason = "; ".join(anomaly.text for anomaly in self.anomalies)
+        return CauseLocation(host=self.host, device=device, port=port, reason=reason)
 
     @property
     def at(self) -> float:

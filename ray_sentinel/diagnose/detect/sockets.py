@@ -14,6 +14,7 @@ from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import rdma
 from ray_sentinel.diagnose.series import Bools
+from ray_sentinel.model.diagnosis import CauseLocation
 from ray_sentinel.model.thresholds import NETWORK_ERRORS_BACKGROUND, TCP_BACKGROUND
 
 CARRIES_BYTES = 1e6
@@ -27,6 +28,11 @@ class TcpTrouble(Anomaly, frozen=True, kw_only=True):
 
     cells: Bools
     """The cells (T,) in which the trouble lasted."""
+
+    @property
+    def culprit(self) -> CauseLocation:
+        """The host, or its card, as a culprit."""
+        return CauseLocation(host=self.host, device=self.unit, reason=self.text)
 
 
 def carry(case: JobCase) -> bool:

@@ -16,7 +16,6 @@ from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase, everywhere
 from ray_sentinel.diagnose.detect import faults, memory
-from ray_sentinel.diagnose.detect.candidates import tcp_culprit
 from ray_sentinel.diagnose.detect.levels import StalledGpu
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.playbooks._hang_answer import answer
@@ -149,15 +148,7 @@ def _network(case: JobCase, context: HangContext) -> Diagnosis | None:
     best = min(port.priority for port in context.ports)
     top = max(port.peak for port in context.ports)
     guilty = [p for p in context.ports if p.priority == best and p.peak >= 0.2 * top * (best > 1)]
-    culprits = tuple(
-        CauseLocation(
-            host=port.host,
-            device=port.device,
-            port=port.port,
-            reason="; ".join(anomaly.text for anomaly in port.anomalies),
-        )
-        for port in guilty
-    )
+    culprits = tuple(port.culprit for port in guilty)
     where = listed([f"{port.unit} of {port.host}" for port in guilty])
     text = (
         f"Network-triggered hang: RDMA trouble on {where} began before progress stopped; a "
@@ -181,7 +172,7 @@ def _tcp(case: JobCase, context: HangContext) -> Diagnosis | None:
         f"Network-triggered hang: {guilty[0].text} began before progress stopped, and the "
         "collectives run over TCP: one stalled there, and all GPUs then waited busily."
     )
-    culprits = () if shared else tuple(map(tcp_culprit, guilty))
+    culprits = () if shared else tuple(one.culprit for one in guilty)
     return answer(case, context, "found", kind, 0.75, text, culprits, guilty)
 
 

@@ -15,7 +15,6 @@ from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import attribution, pace, rdma, sockets
 from ray_sentinel.diagnose.detect.attribution import Attribution
-from ray_sentinel.diagnose.detect.candidates import port_culprit
 from ray_sentinel.diagnose.panel import SeriesPanel, listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable
@@ -137,7 +136,7 @@ def _present(case: JobCase, ports: list[rdma.PortTrouble]) -> Diagnosis:
         confidence=0.8,
         weight=0.6 if priority == 1 else 0.5,
         onset=anomalies[0].at,
-        culprits=tuple(port_culprit(port) for port in ports),
+        culprits=tuple(port.culprit for port in ports),
         chain=tuple(wording.linked(tuple(anomalies))),
         evidence=tuple(anomaly.fact() for anomaly in anomalies),
         anomalies=tuple(anomaly.text for anomaly in anomalies),
