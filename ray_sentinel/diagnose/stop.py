@@ -12,6 +12,9 @@ from ray_sentinel.diagnose.timeline import stall_limit
 NO_STEPS_SECONDS = 120.0
 """Seconds for which GPUs may idle between two phases, where there are no steps; only a longer pause
 is a stop."""
+LEAD_SECONDS = 1800.0
+"""Most seconds between a trouble and the stop of the job that it caused: the next checkpoint may be
+that far."""
 NEAR_CHECKPOINT = 1.5
 """How many times the longest pause of the earlier checkpoints may pass, after a step at which one
 is due, before it is a stop."""
@@ -44,15 +47,15 @@ def find(case: JobCase) -> ProgressStop | None:
 
 
 def ended_by(case: JobCase, at: float) -> ProgressStop | None:
-    """The end of the job if it followed what happened ``at``; None if steps went on.
+    """The end of the job if it followed what happened ``at``, and soon; None if steps went on.
 
     It is enough that no step was done any more, however soon the data end after it.
     """
     stop = find(case)
     if stop is not None and stop.for_good:
-        return stop if at <= stop.latest + 3 * case.cell else None
-    last = case.line.last_progress
-    if not case.line.trained or last is None or last > at + _step(case) + 2 * case.cell:
+        return stop if stop.at - LEAD_SECONDS <= at <= stop.latest + 3 * case.cell else None
+    last, lead = case.line.last_progress, min(_step(case) + 2 * case.cell, LEAD_SECONDS)
+    if not case.line.trained or last is None or last > at + lead:
         return None
     return ProgressStop(at=last, end=case.line.end, step=case.line.step_at(last), by="steps",
                 uncertainty=_step(case), latest=max(last, at) + case.cell)  # fmt: skip

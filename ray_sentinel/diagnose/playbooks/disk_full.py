@@ -18,10 +18,6 @@ ALIASES: tuple[str, ...] = ("disk", "storage-full", "9")
 TITLE = "Full file system"
 SLOWING: frozenset[str] = frozenset()
 
-LEAD_SECONDS = 1800.0
-"""Most seconds between a file system that is full and the stop of the job that it caused: the next
-checkpoint may be that far."""
-
 
 def applies(case: JobCase) -> float:
     """Whether the room on any file system is recorded."""
@@ -36,14 +32,14 @@ def run(case: JobCase) -> Diagnosis:
         return wording.plain("not-this", "none", text, 0.85)
     first = found[0]
     stop = stops.ended_by(case, first.at)
-    ended = stop is not None and first.at >= stop.at - LEAD_SECONDS
+    ended = stop is not None
     hosts = sorted({one.host for one in found if one.unit == first.unit})
     shared = everywhere(len(hosts), len(case.hosts))
     where = f"{first.unit} on {f'all {len(hosts)} hosts' if shared else listed(hosts)}"
     room = first.text.partition(": ")[2]
     then = "; the job stopped after it" if ended else ". The job went on meanwhile"
     links = wording.linked(found[:6])
-    if stop is not None and ended:
+    if stop is not None:
         links.append(wording.job_stops(case, stop, stop.at))
     return Diagnosis(
         outcome="found",

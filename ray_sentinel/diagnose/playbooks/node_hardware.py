@@ -24,8 +24,6 @@ SLOWING: frozenset[str] = frozenset()
 
 LEAST_HOT = 2
 """Least number of hot cells: one reading may be wrong."""
-LEAD_SECONDS = 1800.0
-"""Most seconds between a fault and the stop of the job that it caused."""
 
 _CAUSES = {
     "ras-ue": "uncorrectable-memory-error",
@@ -88,14 +86,14 @@ def run(case: JobCase) -> Diagnosis:
 def _ended(case: JobCase, fault: DeviceErrors) -> bool:
     """An Xid that is in no class, after which the job stopped."""
     odd = fault.kind == "xid" and fault.severity == "degrading"
-    return odd and _stop_after(case, fault.at) is not None
+    return odd and stops.ended_by(case, fault.at) is not None
 
 
 def _fatal(case: JobCase, fatal: list[DeviceErrors], gone: tuple[Anomaly, ...]) -> Diagnosis:
     first = min(fatal, key=lambda fault: fault.at)
     near = [fault for fault in fatal if fault.host == first.host or fault.at <= first.at + 60.0]
     cause = _CAUSES[first.kind]
-    stopped = _stop_after(case, first.at)
+    stopped = stops.ended_by(case, first.at)
     effect = _effect(case, first.at, stopped)
     text = f"Hardware fault: {first.text}{effect}. The GPU and its node must be drained."
     anomalies = [
@@ -111,10 +109,10 @@ def _hot_before(case: JobCase, host: str, gpu: str, at: float) -> list[Anomaly]:
     panel = case.view.panel("gpu.temp").pick(
         lambda row: row.host == host and (not gpu or row.gpu == gpu)
     )
-    before = (case.times >= at - LEAD_SECONDS) & (case.times <= at + case.cell)
+    before = (case.times >= at - stops.LEAD_SECONDS) & (case.times <= at + case.cell)
     found = []
     for row, values in zip(panel.rows, panel.values, strict=True):
-        usual = stats.middle(values[case.steady & (case.times < at - LEAD_SECONDS)])
+        usual = stats.middle(values[case.steady & (case.times < at - stops.LEAD_SECONDS)])
         own = usual + GPU_HOTTER_THAN_USUAL.limit if usual > 0 else 0.0
         hot = before & (values > max(GPU_HOT.limit, own))
         if hot.sum() < LEAST_HOT:
@@ -133,7 +131,7 @@ def _ports(case: JobCase, at: float) -> tuple[Figure, ...]:
         anomaly.fact()
         for port in case.once(rdma.find)
         for anomaly in port.anomalies
-        if anomaly.kind == "rdma.port" and at - LEAD_SECONDS <= anomaly.at <= at + LEAD_SECONDS
+        if anomaly.kind == "rdma.port" and abs(anomaly.at - at) <= stops.LEAD_SECONDS
     )
 
 
@@ -146,7 +144,7 @@ def _gpu_lost(case: JobCase, gone: tuple[Anomaly, ...]) -> Diagnosis:
         for fault in case.once(faults.find)
         if fault.severity != "note" and (fault.host, fault.gpu or first.gpu) in lost_gpus
     ]
-    stopped = _stop_after(case, first.at)
+    stopped = stops.ended_by(case, first.at)
     names = listed([f"GPU {one.gpu} of {one.host}" for one in near])
     text = f"{names} fell off the bus: it no longer answers, while its neighbours do" + (
         "; the job stopped." if stopped else "."
@@ -162,7 +160,7 @@ def _driver(case: JobCase, kernel: list[DeviceErrors], sick: list[DriverTrouble]
     hosts = sorted({one.host for one in sick} | {fault.host for fault in kernel})
     signs = [sign for one in sick for sign in one.anomalies]
     anomalies = sorted([*signs, *kernel], key=lambda anomaly: anomaly.at)
-    stopped = _stop_after(case, anomalies[0].at)
+    stopped = stops.ended_by(case, anomalies[0].at)
     pile = "; unkillable processes pile up in D state" if any(o.dstate for o in sick) else ""
     text = f"GPU driver fault on {listed(hosts)}: the kernel log counts GPU errors" * bool(kernel)
     text = text or f"GPU driver fault on {listed(hosts)}: reading the GPUs hangs"
@@ -173,11 +171,6 @@ def _driver(case: JobCase, kernel: list[DeviceErrors], sick: list[DriverTrouble]
     )  # fmt: skip
     weight = 0.82 if stopped else 0.55 if kernel and sick else 0.5
     return _answer(case, "driver-fault", text, anomalies, stopped, weight)
-
-
-def _stop_after(case: JobCase, at: float) -> stops.ProgressStop | None:
-    stop = stops.ended_by(case, at)
-    return stop if stop is not None and at >= stop.at - LEAD_SECONDS else None
 
 
 def _effect(case: JobCase, at: float, stopped: stops.ProgressStop | None) -> str:
