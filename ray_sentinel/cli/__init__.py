@@ -1,1 +1,1 @@
-"""The command line: one command a file in ``commands/``, found by looking into that folder."""
+"""The command line: one command a file in ``commands/``, listed in ``overview``."""

@@ -1,6 +1,5 @@
-"""Commands. A module here is a command: ``HELP``, ``add_arguments(parser)``, ``run(args) -> int``,
-and for the list of all commands ``GROUP`` (a key of ``cli.overview``) and ``EXAMPLE``.
+"""Commands. A module here is a command: ``add_arguments(parser)``, ``run(args) -> int``.
 
-The command's name is the module's name with ``-`` for ``_`` (a trailing ``_`` is dropped). Modules
-import at the top only what is light: no ray, no torch, no pynvml.
+Its name, what the list of all commands says of it and an example are a row in ``cli.overview``.
+Modules import at the top only what is light: no ray, no torch, no pynvml.
 """

@@ -124,8 +124,6 @@ def _placed(result: CollectorResult, given: dict[str, Any], file: str | None) ->
     """The result, which says where a wrong setting stands."""
     if not result.misconfigured:
         return result
-    import msgspec
-
     problem, *others = result.problems
     return msgspec.structs.replace(result, problems=(placed(problem, given, file), *others))
 
@@ -133,11 +131,8 @@ def _placed(result: CollectorResult, given: dict[str, Any], file: str | None) ->
 def _wanted(
     args: argparse.Namespace, given: dict[str, Any]
 ) -> list[tuple[CollectorSource, CollectorConfig]]:
-    import msgspec
-
     from ray_sentinel.collect.plugins import known_collectors, plugins_of
     from ray_sentinel.collect.runner_context import collector_config
-    from ray_sentinel.config import load
 
     if args.deadline is not None and not 0 < args.deadline <= 1e9:
         raise UsageError("--deadline must be more than 0 seconds, and a number")

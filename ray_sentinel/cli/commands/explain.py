@@ -24,9 +24,9 @@ WHOLE = "folder"
 
 
 def kinds_of_evidence() -> list[str]:
-    """The names of the subcommands."""
-    names = (info.name for info in pkgutil.iter_modules(explainers.__path__))
-    return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
+    """The names of the subcommands, one for each module in ``cli/explainers``."""
+    modules = pkgutil.iter_modules(explainers.__path__)
+    return sorted(module.name.replace("_", "-") for module in modules)
 
 
 def spelled_out(arguments: Sequence[str]) -> list[str]:
@@ -38,14 +38,12 @@ def spelled_out(arguments: Sequence[str]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One subcommand for each module in ``cli/explainers``."""
+    """The subcommands, each with options of its own."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for info in sorted(pkgutil.iter_modules(explainers.__path__), key=lambda info: info.name):
-        if info.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"{explainers.__name__}.{info.name}")
+    for kind in kinds_of_evidence():
+        module = importlib.import_module(f"{explainers.__name__}.{kind.replace('-', '_')}")
         sub = kinds.add_parser(
-            info.name.replace("_", "-"),
+            kind,
             help=module.HELP,
             description=module.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray_sentinel.cli.options import add_address, add_config, amount
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import clean, console, print_json, text_printer
 from ray_sentinel.config import Config, load
 from ray_sentinel.errors import UsageError
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     config = load(args.config)
     if args.action == "dir":
         folder = str(plugin_folder(config))
-        print_json({"dir": folder}) if args.json else _print_text(folder)
+        print_json({"dir": folder}) if args.json else text_printer()(folder)
         return 0
     rows = _check(args.files, config) if args.action == "check" else _list(config, args.no_run)
     if args.json:
@@ -103,8 +103,9 @@ def _push(args: argparse.Namespace) -> int:
     if args.json:
         print_json(rows)
     else:
+        say = text_printer()
         for row in rows:
-            _print_text(f"{row['host']}: {_describe(row)}")
+            say(f"{row['host']}: {_describe(row)}")
     failed = [s for row in rows for s in row.get("collectors", ()) if s.success is False]
     return 1 if failed or not rows or not all(row["installed"] for row in rows) else 0
 
@@ -190,8 +191,6 @@ def _table(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ray_sentinel.cli.terminal import Console
-
     table = Table(box=None, pad_edge=False)
     for heading in ("NAME", "KIND", "STATE", "SERIES", "FROM", "MESSAGE"):
         table.add_column(heading, overflow="fold")
@@ -201,12 +200,4 @@ def _table(rows: list[dict[str, Any]]) -> None:
         texts = [Text(clean(cell)) for cell in (*cells, row["origin"], row["message"])]
         texts[2].stylize(colours.get(row["state"], ""))
         table.add_row(*texts)
-    Console().print(table)
-
-
-def _print_text(text: str) -> None:
-    from rich.text import Text
-
-    from ray_sentinel.cli.terminal import Console
-
-    Console(soft_wrap=True).print(Text(clean(text)))
+    console().print(table)
