@@ -5,20 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-GROUPS = {
-    "watch": "watch a job",
-    "look": "look while it runs",
-    "explain": "explain after the fact, from files anywhere",
-    "prepare": "before a run",
-    "operate": "operate",
-}
-"""The title of each group of commands, in the order in which they are shown."""
-
 FOOT = """\
 Every command has --help, which tells its exit codes (0 all is well, 1 a problem was found, 2 wrong
 usage, 3 something needed was not reached), and nearly all have --json for programs.
 """
-
 
 OTHER_NAMES = {
     "check": "doctor",
@@ -41,140 +31,126 @@ OTHER_NAMES = {
 class CommandEntry(NamedTuple):
     """One command: a module of ``cli/commands`` with its name."""
 
-    group: str
-    """A key of ``GROUPS``."""
     name: str
     help: str
     """What it does, in a line, for the list of all commands."""
     example: str
 
 
-COMMANDS = (
-    CommandEntry(
-        "watch",
-        "demo",
-        "watch a real training job hang, and be told which rank did it",
-        "ray-sentinel demo",
+GROUPS = {
+    "watch a job": (
+        CommandEntry(
+            "demo",
+            "watch a real training job hang, and be told which rank did it",
+            "ray-sentinel demo",
+        ),
+        CommandEntry("down", "stop watching, and leave nothing behind", "ray-sentinel down"),
+        CommandEntry(
+            "run",
+            "run a command and restart it from its checkpoints",
+            "ray-sentinel run --checkpoint-dir /ckpt -- torchrun train.py",
+        ),
+        CommandEntry(
+            "up", "watch the Ray cluster, every node of it", "ray-sentinel up --log-dir /shared/job"
+        ),
     ),
-    CommandEntry("watch", "down", "stop watching, and leave nothing behind", "ray-sentinel down"),
-    CommandEntry(
-        "watch",
-        "run",
-        "run a command and restart it from its checkpoints",
-        "ray-sentinel run --checkpoint-dir /ckpt -- torchrun train.py",
+    "look while it runs": (
+        CommandEntry("dump", "capture the stacks of a running job now", "ray-sentinel dump"),
+        CommandEntry(
+            "export",
+            "write what ranks and roles did in the last hour, for Perfetto",
+            "ray-sentinel export perfetto --to lanes.json",
+        ),
+        CommandEntry(
+            "health",
+            "check the health of a training, its GPUs and its transport",
+            "ray-sentinel health",
+        ),
+        CommandEntry(
+            "incidents",
+            "list incidents, show one, or judge recorded events again",
+            "ray-sentinel incidents show 0001",
+        ),
+        CommandEntry(
+            "inspect",
+            "look at one node: blocked processes, kernel log, GPUs, versions",
+            "ray-sentinel inspect node-7",
+        ),
+        CommandEntry(
+            "logs", "find, show and follow a job's logs", "ray-sentinel logs --rank 3 --tail 50"
+        ),
+        CommandEntry(
+            "stacks",
+            "show all stacks of the running jobs, merged, and who waits for whom",
+            "ray-sentinel stacks",
+        ),
+        CommandEntry(
+            "status", "show jobs, ranks, nodes and the verdict", "ray-sentinel status --watch"
+        ),
+        CommandEntry(
+            "top", "watch jobs, ranks, nodes and GPUs live on the terminal", "ray-sentinel top"
+        ),
     ),
-    CommandEntry(
-        "watch",
-        "up",
-        "watch the Ray cluster, every node of it",
-        "ray-sentinel up --log-dir /shared/job",
+    "explain after the fact, from files anywhere": (
+        CommandEntry(
+            "compare",
+            "compare jobs over the steps that they have in common",
+            "ray-sentinel compare /jobs/1233 /jobs/1234",
+        ),
+        CommandEntry(
+            "diagnose",
+            "find the cause in a job's time series",
+            "ray-sentinel diagnose /jobs/1234 --report diagnosis.html",
+        ),
+        CommandEntry(
+            "explain",
+            "explain flight-recorder dumps, stacks and other evidence in files",
+            "ray-sentinel explain folder /evidence",
+        ),
+        CommandEntry(
+            "triage",
+            "find out from a job's logs what happened to it",
+            "ray-sentinel triage /logs/job",
+        ),
     ),
-    CommandEntry("look", "dump", "capture the stacks of a running job now", "ray-sentinel dump"),
-    CommandEntry(
-        "look",
-        "export",
-        "write what ranks and roles did in the last hour, for Perfetto",
-        "ray-sentinel export perfetto --to lanes.json",
+    "before a run": (
+        CommandEntry(
+            "collect",
+            "run a collector once, on this machine, and print its metrics",
+            "ray-sentinel collect host",
+        ),
+        CommandEntry(
+            "doctor", "check nodes, network, GPUs and settings before a run", "ray-sentinel doctor"
+        ),
     ),
-    CommandEntry(
-        "look",
-        "health",
-        "check the health of a training, its GPUs and its transport",
-        "ray-sentinel health",
+    "operate": (
+        CommandEntry("agents", "restart the agent on a node", "ray-sentinel agents restart node-7"),
+        CommandEntry(
+            "completion",
+            "print the completion script for a shell",
+            "source <(ray-sentinel completion bash)",
+        ),
+        CommandEntry(
+            "dashboards",
+            "write dashboards for Grafana",
+            "ray-sentinel dashboards export dashboards/",
+        ),
+        CommandEntry(
+            "plugins",
+            "list, check and push collectors, installed or your own",
+            "ray-sentinel plugins push my_collector.py",
+        ),
+        CommandEntry(
+            "prometheus",
+            "run a Prometheus for a job, view its data, or configure your own",
+            "ray-sentinel prometheus view /jobs/1234",
+        ),
     ),
-    CommandEntry(
-        "look",
-        "incidents",
-        "list incidents, show one, or judge recorded events again",
-        "ray-sentinel incidents show 0001",
-    ),
-    CommandEntry(
-        "look",
-        "inspect",
-        "look at one node: blocked processes, kernel log, GPUs, versions",
-        "ray-sentinel inspect node-7",
-    ),
-    CommandEntry(
-        "look", "logs", "find, show and follow a job's logs", "ray-sentinel logs --rank 3 --tail 50"
-    ),
-    CommandEntry(
-        "look",
-        "stacks",
-        "show all stacks of the running jobs, merged, and who waits for whom",
-        "ray-sentinel stacks",
-    ),
-    CommandEntry(
-        "look", "status", "show jobs, ranks, nodes and the verdict", "ray-sentinel status --watch"
-    ),
-    CommandEntry(
-        "look", "top", "watch jobs, ranks, nodes and GPUs live on the terminal", "ray-sentinel top"
-    ),
-    CommandEntry(
-        "explain",
-        "compare",
-        "compare jobs over the steps that they have in common",
-        "ray-sentinel compare /jobs/1233 /jobs/1234",
-    ),
-    CommandEntry(
-        "explain",
-        "diagnose",
-        "find the cause in a job's time series",
-        "ray-sentinel diagnose /jobs/1234 --report diagnosis.html",
-    ),
-    CommandEntry(
-        "explain",
-        "explain",
-        "explain flight-recorder dumps, stacks and other evidence in files",
-        "ray-sentinel explain folder /evidence",
-    ),
-    CommandEntry(
-        "explain",
-        "triage",
-        "find out from a job's logs what happened to it",
-        "ray-sentinel triage /logs/job",
-    ),
-    CommandEntry(
-        "prepare",
-        "collect",
-        "run a collector once, on this machine, and print its metrics",
-        "ray-sentinel collect host",
-    ),
-    CommandEntry(
-        "prepare",
-        "doctor",
-        "check nodes, network, GPUs and settings before a run",
-        "ray-sentinel doctor",
-    ),
-    CommandEntry(
-        "operate", "agents", "restart the agent on a node", "ray-sentinel agents restart node-7"
-    ),
-    CommandEntry(
-        "operate",
-        "completion",
-        "print the completion script for a shell",
-        "source <(ray-sentinel completion bash)",
-    ),
-    CommandEntry(
-        "operate",
-        "dashboards",
-        "write dashboards for Grafana",
-        "ray-sentinel dashboards export dashboards/",
-    ),
-    CommandEntry(
-        "operate",
-        "plugins",
-        "list, check and push collectors, installed or your own",
-        "ray-sentinel plugins push my_collector.py",
-    ),
-    CommandEntry(
-        "operate",
-        "prometheus",
-        "run a Prometheus for a job, view its data, or configure your own",
-        "ray-sentinel prometheus view /jobs/1234",
-    ),
-)
-"""All commands, by group and name. They stand here and not in their modules, so that the list of
-them is there in a moment: the modules import all that they need."""
+}
+"""The commands by title of their group, in the order in which they are shown. They stand here and
+not in their modules, so that the list of them is there in a moment: the modules import all that
+they need."""
+COMMANDS = tuple(entry for entries in GROUPS.values() for entry in entries)
 
 
 class OverviewParser(argparse.ArgumentParser):
@@ -183,8 +159,8 @@ class OverviewParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The usage, the groups, and what holds for all commands."""
         parts = [self.format_usage(), f"{self.description}\n"]
-        for key, title in GROUPS.items():
-            lines = "\n".join(_describe(entry) for entry in COMMANDS if entry.group == key)
+        for title, entries in GROUPS.items():
+            lines = "\n".join(map(_describe, entries))
             parts.append(f"{title}:\n{lines}\n")
         return "\n".join([*parts, FOOT])
 
