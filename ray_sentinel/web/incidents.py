@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, get_args
-from urllib.parse import parse_qs
 
 import msgspec
 
@@ -17,6 +16,7 @@ from ray_sentinel.model.incident import FaultKind, Incident, IncidentState
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.incident_markdown import steps_of
 from ray_sentinel.report.wait_picture import wait_picture
+from ray_sentinel.web.questions import UnknownQuestion, fields
 
 SHOWN = 20
 """Most open incidents, and most closed ones, that are sent in brief."""
@@ -26,8 +26,6 @@ MOST_ROWS = 100
 """Most rows of one answer; a question for more is refused."""
 MOST_CHOICES = 200
 """Most jobs, and most kinds, that a filter offers."""
-MOST_QUERY = 2000
-"""Most characters of a question; a longer one is refused."""
 OVER: frozenset[IncidentState] = frozenset({"resolved", "dismissed"})
 BRIEF = (
     "id", "job", "attempt", "kind", "state", "summary", "confidence", "suspected_at",
@@ -76,10 +74,6 @@ def whole(incident: Incident) -> dict[str, Any]:
     return incident_dict(incident) | {"waits": _picture(incident), "steps": steps}
 
 
-class UnknownQuestion(ValueError):
-    """The question names nothing that can be looked for; the text says what can."""
-
-
 def rows(incidents: Sequence[Incident], query: str) -> dict[str, Any]:
     """A part of the list, newest first, for ``before=ID&limit=N&job=J&kind=K&state=S``, each of
     which may be left out; ``state`` may be ``open`` and ``over`` too. ``more`` says whether older
@@ -100,12 +94,10 @@ def rows(incidents: Sequence[Incident], query: str) -> dict[str, Any]:
 
 def _asked(query: str) -> dict[str, str]:
     known = ("before", "limit", "job", "kind", "state")
-    if len(query) > MOST_QUERY:
-        raise UnknownQuestion(f"a question has at most {MOST_QUERY} characters")
-    given = parse_qs(query, keep_blank_values=True)
+    given = fields(query)
     if unknown := sorted(set(given) - set(known)):
         raise UnknownQuestion(f"{unknown[0][:40]!r} is none of {', '.join(known)}")
-    return {name: values[-1] for name, values in given.items() if values[-1]}
+    return {name: value for name, value in given.items() if value}
 
 
 def _limit(text: str) -> int:

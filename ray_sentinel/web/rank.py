@@ -11,15 +11,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable
-from urllib.parse import parse_qs
 
 import msgspec
 
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.model.last_hour import RankAsked, RankSeries
-from ray_sentinel.web.incidents import MOST_QUERY, UnknownQuestion
-from ray_sentinel.web.packing import JSON
+from ray_sentinel.web.packing import JSON, json_response
+from ray_sentinel.web.questions import UnknownQuestion, fields
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +34,8 @@ _GONE: dict[str, object] = {"error": "there is no such rank any more"}
 
 def asked(query: str) -> RankAsked:
     """The rank of ``job=J&attempt=A&rank=R&place=HOST+PID``, of which the last may be left out.
-    Raises ``UnknownQuestion`` or another ValueError."""
-    if len(query) > MOST_QUERY:
-        raise UnknownQuestion(f"a question has at most {MOST_QUERY} characters")
-    given = {name: values[-1] for name, values in parse_qs(query, max_num_fields=8).items()}
+    Raises ``UnknownQuestion``."""
+    given = fields(query)
     numbers = [given.get(name, "") for name in ("attempt", "rank")]
     if not given.get("job") or not all(
         text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS for text in numbers
@@ -51,9 +48,9 @@ def asked(query: str) -> RankAsked:
 def series(ask: Callable[[RankAsked], RankSeries | None], request: Request) -> Response:
     """Its ``RankSeries``; null where there is no such rank."""
     try:
-        return _json(ask(asked(request.query)))
-    except ValueError as error:
-        return _json({"error": str(error)}, 400)
+        return json_response(ask(asked(request.query)))
+    except UnknownQuestion as error:
+        return json_response({"error": str(error)}, 400)
 
 
 class OutputReader:
@@ -69,10 +66,10 @@ class OutputReader:
         """``{"text", "missing", "sources", "shared"}``, or an error, once it is there."""
         try:
             rank = asked(request.query)
-        except ValueError as error:
-            return _json({"error": str(error)}, 400)
+        except UnknownQuestion as error:
+            return json_response({"error": str(error)}, 400)
         if self._readers >= MOST_READERS:
-            return _json(_BUSY, 503)
+            return json_response(_BUSY, 503)
         return Response(body=b"", content_type=JSON, stream=lambda: self._stream(rank))
 
     async def _stream(self, rank: RankAsked) -> AsyncGenerator[bytes, None]:
@@ -107,7 +104,3 @@ class OutputReader:
             "shared": output.log.shared,
             "ended": output.log.ended,
         }
-
-
-def _json(what: object, status: int = 200) -> Response:
-    return Response(body=msgspec.json.encode(what), content_type=JSON, status=status)

@@ -3,12 +3,11 @@ them change in a second, and only while somebody has chosen that colour."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
-from urllib.parse import parse_qs
+from typing import Any
 
 from ray_sentinel.model.gpus import GpuQuantity, RankGpus
 from ray_sentinel.model.status import Status
-from ray_sentinel.web.incidents import MOST_QUERY, UnknownQuestion
+from ray_sentinel.web.questions import UnknownQuestion, fields
 
 WIDTHS: dict[GpuQuantity, float] = {"utilisation": 0.1, "power": 50.0}
 """The quantities that ranks can be coloured by, and how much of each is a level (ratio, watts)."""
@@ -19,14 +18,12 @@ STALE = -1
 
 def chosen_quantity(query: str) -> GpuQuantity | None:
     """That of ``gpus=QUANTITY``; None without one. Raises ``UnknownQuestion``."""
-    if len(query) > MOST_QUERY:
-        raise UnknownQuestion(f"a question has at most {MOST_QUERY} characters")
-    wanted = parse_qs(query).get("gpus", [""])[-1]
+    wanted = fields(query).get("gpus", "")
     if not wanted:
         return None
-    for quantity in get_args(GpuQuantity):
-        if quantity == wanted and quantity in WIDTHS:
-            return quantity  # type: ignore[no-any-return]
+    for quantity in WIDTHS:
+        if quantity == wanted:
+            return quantity
     raise UnknownQuestion(f"?gpus= is one of {', '.join(WIDTHS)}")
 
 

@@ -58,9 +58,10 @@ from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
 from ray_sentinel.report.trace_events import trace_of
 from ray_sentinel.web.columns import in_columns
-from ray_sentinel.web.incidents import UnknownQuestion, in_brief, rows, whole
+from ray_sentinel.web.incidents import in_brief, rows, whole
 from ray_sentinel.web.live import PAGE, Live
-from ray_sentinel.web.packing import JSON, packed
+from ray_sentinel.web.packing import json_response, packed
+from ray_sentinel.web.questions import UnknownQuestion
 from ray_sentinel.web.rank import OutputReader, series
 from ray_sentinel.web.rank_levels import WIDTHS, chosen_quantity, in_levels
 
@@ -130,13 +131,15 @@ def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
         plain["/api/v1/pulse"] = source.pulse
     plain["/api/v1/lanes"] = source.lanes
     plain["/api/v1/page/groups"] = source.groups
-    made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
+    made: dict[str, Handler] = {path: _asked(ask) for path, ask in plain.items()}
     for path, (body, kind) in static_files().items():
         made[path] = _static(body, kind)
     made["/api/v1/page"] = lambda request: _page(source, request)
     made["/api/v1/incidents/"] = lambda request: _incident(source, request, incident_dict)
     made["/api/v1/page/incidents/"] = lambda request: _incident(source, request, whole)
-    made["/api/v1/page/incidents"] = lambda request: _rows(source, request)
+    made["/api/v1/page/incidents"] = lambda request: json_response(
+        rows(source.incidents(), request.query)
+    )
     made["/incidents/"] = lambda request: _report(source, request)
     made["/api/v1/perfetto"] = lambda request: _trace(source.lanes(), request)
     made["/api/v1/page/rank"] = lambda request: series(source.rank, request)
@@ -172,26 +175,25 @@ def _guarded(handler: Handler) -> Handler:
     def answer(request: Request) -> Response:
         if not local(request.headers.get("host", "localhost")):
             return Response(body=b"ask for this page as localhost\n", status=403)
-        response = handler(request)
+        try:
+            response = handler(request)
+        except UnknownQuestion as error:
+            response = json_response({"error": str(error)}, 400)
         headers = (*response.headers, *HEADERS)
         return packed(msgspec.structs.replace(response, headers=headers), request)
 
     return answer
 
 
-def _json(ask: Callable[[], Any]) -> Handler:
-    return lambda _request: Response(body=msgspec.json.encode(ask()), content_type=JSON)
+def _asked(ask: Callable[[], Any]) -> Handler:
+    return lambda _request: json_response(ask())
 
 
 def _page(source: PageSource, request: Request) -> Response:
-    try:
-        chosen = chosen_quantity(request.query)
-    except UnknownQuestion as error:
-        body = msgspec.json.encode({"error": str(error)})
-        return Response(body=body, content_type=JSON, status=400)
+    chosen = chosen_quantity(request.query)
     told = looked(source, () if chosen is None else (chosen,))
     more = {} if chosen is None else {"levels": told[chosen]}
-    return Response(body=msgspec.json.encode(told[PAGE] | more), content_type=JSON)
+    return json_response(told[PAGE] | more)
 
 
 def _file(make: Callable[[], bytes]) -> Response:
@@ -219,18 +221,17 @@ def _gpus(ask: Callable[[GpuQuantity], GpuMap], request: Request) -> Response:
     wanted = request.query.removeprefix("quantity=")
     for quantity in get_args(GpuQuantity):
         if wanted == quantity:
-            return Response(body=msgspec.json.encode(ask(quantity)), content_type=JSON)
-    known = ", ".join(get_args(GpuQuantity))
-    body = msgspec.json.encode({"error": f"?quantity= is one of {known}"})
-    return Response(body=body, content_type=JSON, status=400)
+            return json_response(ask(quantity))
+    raise UnknownQuestion(f"?quantity= is one of {', '.join(get_args(GpuQuantity))}")
 
 
 def _trace(report: LanesReport, request: Request) -> Response:
     job = parse_qs(request.query).get("job", [""])[-1]
     mine = tuple(one for one in report.jobs if job in ("", one.job))
-    body = msgspec.json.encode(trace_of(msgspec.structs.replace(report, jobs=mine)))
+    trace = trace_of(msgspec.structs.replace(report, jobs=mine))
     named = ("Content-Disposition", 'attachment; filename="ray-sentinel-lanes.json"')
-    return Response(body=body, content_type=JSON, headers=(named,), status=200 if mine else 404)
+    response = json_response(trace, 200 if mine else 404)
+    return msgspec.structs.replace(response, headers=(named,))
 
 
 def _find(source: PageSource, request: Request) -> Incident | None:
@@ -238,23 +239,13 @@ def _find(source: PageSource, request: Request) -> Incident | None:
     return next((one for one in source.incidents() if one.id == wanted), None)
 
 
-def _rows(source: PageSource, request: Request) -> Response:
-    try:
-        body = msgspec.json.encode(rows(source.incidents(), request.query))
-    except UnknownQuestion as error:
-        body = msgspec.json.encode({"error": str(error)})
-        return Response(body=body, content_type=JSON, status=400)
-    return Response(body=body, content_type=JSON)
-
-
 def _incident(
     source: PageSource, request: Request, told: Callable[[Incident], dict[str, Any]]
 ) -> Response:
     incident = _find(source, request)
     if incident is None:
-        body = msgspec.json.encode({"error": "there is no such incident; /api/v1/incidents"})
-        return Response(body=body, content_type=JSON, status=404)
-    return Response(body=msgspec.json.encode(told(incident)), content_type=JSON)
+        return json_response({"error": "there is no such incident; /api/v1/incidents"}, 404)
+    return json_response(told(incident))
 
 
 def _report(source: PageSource, request: Request) -> Response:

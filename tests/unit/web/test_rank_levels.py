@@ -15,8 +15,8 @@ from ray_sentinel.http.server import Request
 from ray_sentinel.model.gpus import GpuQuantity, HostRankGpus, RankGpus
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.changes import changes
-from ray_sentinel.web.incidents import UnknownQuestion
 from ray_sentinel.web.packing import PACKING_LEVEL
+from ray_sentinel.web.questions import UnknownQuestion
 from ray_sentinel.web.rank_levels import STALE, chosen_quantity, in_levels
 from ray_sentinel.web.routes import PageSource, looked, routes
 from tests.support.page_data import status
