@@ -8,14 +8,38 @@ the number of such threads is bounded.
 from __future__ import annotations
 
 import errno
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from typing import Generic, TypeVar
 
+log = logging.getLogger(__name__)
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+def in_background(work: Callable[[], V], name: str) -> Future[V]:
+    """What ``work`` returns or raises, from a thread of that name that nobody waits for when the
+    program ends: an executor's would keep it from ending."""
+    call: Future[V] = Future()
+    call.set_running_or_notify_cancel()
+
+    def keep(_kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if error is not None:
+            call.set_exception(error)
+        return True
+
+    def run() -> None:
+        with ExitStack() as stack:
+            stack.push(keep)
+            call.set_result(work())
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return call
 
 
 def within(seconds: float, work: Callable[[], V]) -> V:
@@ -23,44 +47,10 @@ def within(seconds: float, work: Callable[[], V]) -> V:
 
     Its thread goes on then: it is for calls that are made once, at a start or at an end.
     """
-    told: list[V] = []
-    raised: list[BaseException] = []
-
-    def keep(_kind: object, error: BaseException | None, _traceback: object) -> bool:
-        raised.extend([error] if error is not None else [])
-        return True
-
-    def run() -> None:
-        with ExitStack() as stack:
-            stack.push(keep)
-            told.append(work())
-
-    thread = threading.Thread(target=run, name="ray-sentinel-within", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if raised:
-        raise raised[0]
-    if told:
-        return told[0]
-    raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s")
-
-
-class _Call(Generic[V]):
-    def __init__(self, work: Callable[[], V]) -> None:
-        self.value: V | None = None
-        self.error: OSError | None = None
-        self.ended = threading.Event()
-        self._work = work
-        # A daemon: a thread that never returns must not keep the process from ending.
-        threading.Thread(target=self._run, name="ray-sentinel-bounded", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self.value = self._work()
-        except OSError as error:
-            self.error = error
-        finally:
-            self.ended.set()
+    call = in_background(work, "ray-sentinel-within")
+    if not wait([call], seconds).done:
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s")
+    return call.result()
 
 
 class Bounded(Generic[K, V]):
@@ -69,14 +59,14 @@ class Bounded(Generic[K, V]):
     def __init__(self, seconds: float, most: int = 8) -> None:
         self.seconds = seconds
         self.most = most
-        self.stuck: dict[K, _Call[V]] = {}
+        self.stuck: dict[K, Future[V]] = {}
 
     def run(self, work: Mapping[K, Callable[[], V]]) -> tuple[dict[K, V], dict[K, str]]:
         """What came back in time, and for each other key why there is nothing.
 
         A call that hung before and still hangs is not made again.
         """
-        self.stuck = {key: call for key, call in self.stuck.items() if not call.ended.is_set()}
+        self.stuck = {key: call for key, call in self.stuck.items() if not call.done()}
         values: dict[K, V] = {}
         failures = {
             key: "an earlier read has not returned yet" for key in work if key in self.stuck
@@ -96,18 +86,19 @@ class Bounded(Generic[K, V]):
         self, work: Mapping[K, Callable[[], V]], values: dict[K, V], failures: dict[K, str]
     ) -> None:
         end = time.monotonic() + self.seconds
-        calls = {key: _Call(function) for key, function in work.items()}
+        calls = {key: in_background(call, "ray-sentinel-bounded") for key, call in work.items()}
         for key, call in calls.items():
             if not self.ended_within(key, call, max(0.0, end - time.monotonic())):
                 self.stuck[key] = call
                 failures[key] = f"did not return within {self.seconds:g} s"
-            elif call.error is not None:
-                failures[key] = call.error.strerror or str(call.error)
-            elif call.value is None:
+            elif isinstance(error := call.exception(), OSError):
+                failures[key] = error.strerror or str(error)
+            elif error is not None:
+                log.error("a call of %s failed", key, exc_info=error)
                 failures[key] = "failed"
             else:
-                values[key] = call.value
+                values[key] = call.result()
 
-    def ended_within(self, key: K, call: _Call[V], seconds: float) -> bool:
+    def ended_within(self, key: K, call: Future[V], seconds: float) -> bool:
         """Wait at most ``seconds`` for the call of that key; whether it has ended."""
-        return call.ended.wait(seconds)
+        return bool(wait([call], seconds).done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait as wait_for
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading
 
     def choose(*keys: object) -> threading.Event:
         def wait(bounded: Bounded[Any, Any], key: object, call: Any, seconds: float) -> bool:
-            return key not in keys and bool(call.ended.wait(PATIENCE))
+            return key not in keys and bool(wait_for([call], PATIENCE).done)
 
         monkeypatch.setattr(Bounded, "ended_within", wait)
         return gate

@@ -41,7 +41,7 @@ def test_it_is_not_made_again_before_it_has_returned(hanging: Hanging) -> None:
     assert bounded.run({"dead": dead})[1] == {"dead": "an earlier read has not returned yet"}
     assert len(made) == 1
     gate.set()
-    assert bounded.stuck["dead"].ended.wait(LONG)
+    assert bounded.stuck["dead"].result(LONG) == 7
     hanging()
     assert bounded.run({"dead": dead}) == ({"dead": 7}, {})
 

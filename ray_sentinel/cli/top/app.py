@@ -14,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Input, Static
 
+from ray_sentinel.bounded import in_background
 from ray_sentinel.cli.open_incidents import is_open
 from ray_sentinel.cli.status_view import is_troubled
 from ray_sentinel.cli.top import details, pulse, stack
@@ -341,8 +342,9 @@ class TopApp(App[None]):
         nodes = status.nodes if status is not None else ()
         ids = [node.id for node in nodes if node.host == about.host]
         try:
-            taken = stack.in_background(
-                lambda: details.joined(stack.stack_lines(about, ids, self._take))
+            # On no thread of Textual's workers: it would keep a person who quits waiting.
+            taken = in_background(
+                lambda: details.joined(stack.stack_lines(about, ids, self._take)), "stack"
             )
             text = await asyncio.wrap_future(taken)
         except failures() as error:

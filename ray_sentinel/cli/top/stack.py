@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack
-from typing import TypeVar
 
 from rich.text import Text
 
@@ -17,7 +13,6 @@ from ray_sentinel.cli.top.process_lines import ProcessLine
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report.stacks import frames
 
-T = TypeVar("T")
 TakeStack = Callable[[Sequence[str], int], tuple[tuple[StackFact, ...], tuple[str, ...]]]
 """Takes node ids and a pid, and returns the stacks that were found and what went wrong. Blocks for
 seconds."""
@@ -68,23 +63,3 @@ def stack_lines(
         yield plain("it has ended meanwhile")
     for problem in problems:
         yield plain(problem, "yellow")
-
-
-def in_background(work: Callable[[], T]) -> Future[T]:
-    """Run ``work`` on a thread that nobody waits for when the program ends: the threads of an
-    executor, and of Textual's own workers, would keep a person who quits waiting."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()
-
-    def failed(_kind: object, error: BaseException | None, _traceback: object) -> bool:
-        if error is not None:
-            future.set_exception(error)
-        return True
-
-    def run() -> None:
-        with ExitStack() as caught:
-            caught.push(failed)
-            future.set_result(work())
-
-    threading.Thread(target=run, name="stack", daemon=True).start()
-    return future
