@@ -170,7 +170,7 @@ class PrometheusExporter(Exporter):
             listening,
             self._routes,
             tls=access.tls if access is not None and encrypted else None,
-            authenticate=access.authenticate if access is not None else None,
+            guard=access.guard if access is not None else None,
             headers=access.headers if access is not None else None,
         )
         self._server.start()

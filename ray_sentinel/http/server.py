@@ -8,8 +8,8 @@ An answer may be a stream: its pieces are sent when there is something new, the 
 each within the time that an answer has, and the connection ends with the stream.
 
 With ``tls`` all of it goes through TLS: a handshake is bounded like a request, and a client that
-speaks plain HTTP is told so. ``authenticate`` is asked before anything is revealed, including which
-paths exist.
+speaks plain HTTP is told so. ``guard`` is asked before anything is revealed, including which paths
+exist.
 """
 
 from __future__ import annotations
@@ -74,10 +74,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Handler = Callable[[Request], Response]
-Authenticate = Callable[[Request], Response | Awaitable[Response | None] | None]
-"""Returns None to let a request in, or the response that refuses it. What takes longer than a
-moment is awaited."""
-Guard = Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]
+Answer = Callable[[Request], Awaitable[Response]]
+Guard = Callable[[Request, Answer], Awaitable[Response]]
 """Called with each readable request and a function that would answer it; what the guard returns is
 sent."""
 Headers = tuple[tuple[str, str], ...]
@@ -106,13 +104,11 @@ class Server:
         routes: Mapping[str, Handler],
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
-        authenticate: Authenticate | None = None,
         guard: Guard | None = None,
         headers: Callable[[], Headers] | None = None,
     ) -> None:
         self._socket, self._routes = listening, routes
-        self._tls, self._authenticate, self._headers = tls, authenticate, headers
-        self._guard = guard
+        self._tls, self._guard, self._headers = tls, guard, headers
         self._connections: set[asyncio.Task[None]] = set()
         self._idle: dict[asyncio.Task[None], None] = {}
         """Connections that wait for a whole request, longest first."""
@@ -260,9 +256,6 @@ class Server:
             return Response(body=b"it failed; the log of this process says why\n", status=500)
 
     async def _answer(self, request: Request) -> Response:
-        refused = await self._refused(request)
-        if refused is not None:
-            return refused
         if request.method not in ("GET", "HEAD"):
             return Response(
                 body=b"only GET and HEAD\n", status=405, headers=(("Allow", "GET, HEAD"),)
@@ -275,17 +268,6 @@ class Server:
             return handler(request)
         except Exception:  # a handler is anybody's code: its answer fails, the server goes on
             log.exception("%s failed", request.path)
-            return Response(body=b"it failed; the log of this process says why\n", status=500)
-
-    async def _refused(self, request: Request) -> Response | None:
-        """What a request is refused with; None lets it in."""
-        if self._authenticate is None:
-            return None
-        try:
-            found = self._authenticate(request)
-            return await found if isinstance(found, Awaitable) else found
-        except Exception:  # the hook is its owner's code: where it fails, nobody gets in
-            log.exception("a request cannot be authenticated")
             return Response(body=b"it failed; the log of this process says why\n", status=500)
 
     def _handler(self, path: str) -> Handler | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import contextlib
 import hashlib
 import hmac
 import logging
@@ -21,12 +20,12 @@ import ssl
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.http.server import Headers, Request, Response
+from ray_sentinel.http.server import Answer, Headers, Request, Response
 from ray_sentinel.http.web_config import HASH, WebConfig, read_web_config
 
 log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class WebAccess:
-    """The TLS context, headers and authentication of one server, for ``serving.server.Server``.
+    """The TLS context, headers and guard of one ``http.server.Server``.
 
     Raises ConfigError if the file cannot be used at the start; later, ``problem`` says what is
     wrong with it, and what was good before stays.
@@ -92,8 +91,12 @@ class WebAccess:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._thread.join(timeout=5)
 
-    def authenticate(self, request: Request) -> Response | Awaitable[Response | None] | None:
-        """Whether a request is allowed; see ``http.server.Authenticate``."""
+    async def guard(self, request: Request, answer: Answer) -> Response:
+        """Answer a request that is allowed; see ``http.server.Guard``."""
+        return await self.authenticate(request) or await answer(request)
+
+    async def authenticate(self, request: Request) -> Response | None:
+        """The response that refuses a request; None if it is allowed."""
         config = self._config
         if not config.authenticates:
             return None
@@ -103,17 +106,14 @@ class WebAccess:
             right = hmac.compare_digest(given.encode(), config.token.encode())
             return None if right else _refusal(config)
         if scheme.lower() == "basic" and config.users and (pair := _pair(given)) is not None:
-            return self._basic(config, *pair)
+            return await self._basic(config, *pair)
         return _refusal(config)
 
-    def _basic(
-        self, config: WebConfig, user: str, password: bytes
-    ) -> Response | Awaitable[Response | None] | None:
+    async def _basic(self, config: WebConfig, user: str, password: bytes) -> Response | None:
         hashed = config.users.get(user, "")
         known = self._digest(user, password, hashed or _NOBODY)
         if hashed and known in self._known:
-            with contextlib.suppress(KeyError):
-                self._known.move_to_end(known)
+            self._known.move_to_end(known)
             return None
         if self._waiting >= MOST_WAITING:
             return Response(
@@ -121,14 +121,9 @@ class WebAccess:
                 status=429,
                 headers=(("Retry-After", "5"),),
             )
-        self._waiting += 1
-        return self._checked(config, known, password, hashed)
-
-    async def _checked(
-        self, config: WebConfig, known: bytes, password: bytes, hashed: str
-    ) -> Response | None:
         loop = asyncio.get_running_loop()
         against = hashed or _NOBODY.format(cost=_usual_cost(config))
+        self._waiting += 1
         try:
             right = await loop.run_in_executor(self._pool, self._check, password, against)
         finally:

@@ -19,7 +19,6 @@ never answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import parse_qsl, quote
 
@@ -35,7 +34,7 @@ from ray_sentinel.http.access import (
     equal,
     token_of,
 )
-from ray_sentinel.http.server import Request, Response
+from ray_sentinel.http.server import Answer, Request, Response
 from ray_sentinel.web.routes import HEADERS, local
 
 OPEN = "/healthz"
@@ -59,8 +58,6 @@ OWN_SITES = ("same-origin", "none")
 "same-site" and "cross-site"."""
 OTHER_PAGE = b"pages of other sites, or of other ports, may only link here\n"
 _PORT = re.compile(r":([0-9]{1,5})$")
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 class PageGate:

@@ -1,4 +1,4 @@
-"""TLS and the authentication hook of the server, under real sockets."""
+"""TLS and the guard of the server, under real sockets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @contextlib.contextmanager
 def serving(
     tls: Callable[[], ssl.SSLContext] | None = None,
-    authenticate: server.Authenticate | None = None,
+    guard: server.Guard | None = None,
 ) -> Iterator[int]:
     listening = listen("127.0.0.1", 0)
     routes = {
@@ -46,7 +46,7 @@ def serving(
         listening,
         routes,
         tls=tls,
-        authenticate=authenticate,
+        guard=guard,
         headers=lambda: (("X-Frame-Options", "deny"),),
     )
     port = int(listening.getsockname()[1])
@@ -178,24 +178,24 @@ def test_the_certificate_is_asked_for_with_each_connection(authority: Authority)
             assert certificate["subject"] == ((("commonName", name),),)
 
 
-def _sync(request: Request) -> Response | None:
+async def _quick(request: Request, answer: server.Answer) -> Response:
     if request.headers.get("authorization") == "Bearer right":
-        return None
+        return await answer(request)
     return Response(body=b"who are you?\n", status=401)
 
 
-async def _slow(request: Request) -> Response | None:
+async def _slow(request: Request, answer: server.Answer) -> Response:
     await asyncio.sleep(0.01)
-    return _sync(request)
+    return await _quick(request, answer)
 
 
-def _failing(_request: Request) -> Response | None:
+async def _failing(_request: Request, _answer: server.Answer) -> Response:
     raise RuntimeError("the file of tokens has gone")
 
 
-@pytest.mark.parametrize("authenticate", [_sync, _slow])
-def test_only_those_who_are_let_in_learn_anything(authenticate: server.Authenticate) -> None:
-    with serving(authenticate=authenticate) as port:
+@pytest.mark.parametrize("guard", [_quick, _slow])
+def test_only_those_who_are_let_in_learn_anything(guard: server.Guard) -> None:
+    with serving(guard=guard) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         for method, path in (("GET", "/"), ("GET", "/nowhere"), ("DELETE", "/"), ("HEAD", "/")):
             connection.request(method, path, headers={"Authorization": "Bearer wrong"})
@@ -207,7 +207,7 @@ def test_only_those_who_are_let_in_learn_anything(authenticate: server.Authentic
 
 
 def test_nobody_gets_in_where_authentication_fails() -> None:
-    with serving(authenticate=_failing) as port:
+    with serving(guard=_failing) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         connection.request("GET", "/", headers={"Authorization": "Bearer right"})
         answer = connection.getresponse()
