@@ -48,9 +48,9 @@ def users_of(pid: int, proc: str = "/proc") -> frozenset[int]:
     return frozenset(_numbers(pid, proc)["Uid"][:3])
 
 
-def may_read(info: os.stat_result, pid: int, proc: str = "/proc") -> bool:
+def may_read(info: os.stat_result, pid: int) -> bool:
     """Whether the permissions of a file let a process read it. Raises OSError."""
-    numbers = _numbers(pid, proc)
+    numbers = _numbers(pid, "/proc")
     uid, groups = numbers["Uid"][3], {numbers["Gid"][3], *numbers["Groups"]}
     if uid in (0, info.st_uid):
         return True
@@ -88,14 +88,14 @@ def open_fifo_of(path: Path, owner: int, *, root: str = "/") -> int:
     return _Walk(owner, root).open(path, _WRITE_FIFO, stat.S_IFIFO)
 
 
-def open_descriptor(pid: int, number: int, owner: int, *, proc: str = "/proc") -> int:
+def open_descriptor(pid: int, number: int, owner: int) -> int:
     """A descriptor for reading of the regular file that a process of user ``owner``'s has open as
     ``number``, wherever it lies and whether its name is still there.
 
     The process may have been handed another user's file: that is refused as by ``open_evidence``.
     Raises ForeignFileError, and OSError if it cannot be opened.
     """
-    link = Path(f"{proc}/{pid}/fd/{number}")
+    link = Path(f"/proc/{pid}/fd/{number}")
     walk = _Walk(owner, "/")
     # Before it is opened: to open a device or a FIFO may do something.
     walk.judge(os.stat(link), link, stat.S_IFREG)

@@ -87,18 +87,13 @@ def are_trusted(users: Collection[int]) -> bool:
 
 
 def read_trusted(
-    path: str | os.PathLike[str],
-    *,
-    most: int,
-    in_closed_folder: bool = False,
-    uids: Collection[int] | None = None,
+    path: str | os.PathLike[str], *, most: int, in_closed_folder: bool = False
 ) -> TrustedFile:
     """Read a file that will be run or obeyed, ``most`` bytes at most.
 
-    ``uids`` are the users to be trusted beside root and us, instead of those that the environment
-    names. Raises UntrustedPathError, for a larger file too; OSError where it cannot be read.
+    Raises UntrustedPathError, for a larger file too; OSError where it cannot be read.
     """
-    walk = _Walk(_rule(uids), in_closed_folder=in_closed_folder)
+    walk = _Walk(trusted_uids(), in_closed_folder=in_closed_folder)
     handle = walk.open_file(Path(path))
     with open(handle, "rb") as file:
         info = os.fstat(handle)
@@ -153,10 +148,6 @@ def claim_private_folder(folder: Path) -> str:
     except UntrustedPathError as error:
         return str(error)
     return ""
-
-
-def _rule(uids: Collection[int] | None) -> frozenset[int] | None:
-    return trusted_uids() if uids is None else frozenset({_ROOT, os.geteuid(), *uids})
 
 
 class _Walk(PathWalk):

@@ -70,11 +70,11 @@ class CoordinatorConnection:
 
         self._handle = deploy.find(self.ray)
 
-    def call(self, method: str, *arguments: Any, seconds: float = 10.0) -> Any:
+    def call(self, method: str, *arguments: Any) -> Any:
         """Call a method whose answer is plain. Raises UnreachableError."""
         from ray_sentinel.actors.deployment import deploy
 
-        return deploy.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
+        return deploy.ask(self.ray, self._handle, method, *arguments)
 
 
 @contextmanager

@@ -68,7 +68,6 @@ def get(
     most_bytes: int = MOST_BYTES,
     data: bytes | None = None,
     headers: Mapping[str, str] | None = None,
-    proxy: bool = False,
     tls: ssl.SSLContext | None = None,
 ) -> bytes:
     """The body of an answer; ``data`` makes it a POST, ``tls`` is for an ``https`` address.
@@ -80,9 +79,7 @@ def get(
         raise UnreachableError(f"{url!r} is no address of a server: http://HOST:PORT is meant")
     try:
         request = urllib.request.Request(url, data, dict(headers or {}))
-        handlers: list[urllib.request.BaseHandler] = []
-        if not proxy or near(url):
-            handlers.append(urllib.request.ProxyHandler({}))
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if tls is not None:
             handlers.append(urllib.request.HTTPSHandler(context=tls))
         if "Authorization" in (headers or {}):

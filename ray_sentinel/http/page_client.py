@@ -82,9 +82,9 @@ class PageClient:
             raise RefusedError(why, answer.status, answer.body)
         return answer.body
 
-    def get_json(self, path: str, *, seconds: float, most_bytes: int = MOST_BYTES) -> Any:
+    def get_json(self, path: str, *, seconds: float) -> Any:
         """``get``, decoded. Raises UnreachableError also if the answer is not JSON."""
-        body = self.get(path, seconds=seconds, most_bytes=most_bytes)
+        body = self.get(path, seconds=seconds)
         try:
             return json.loads(body)
         except (ValueError, RecursionError):

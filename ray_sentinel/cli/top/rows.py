@@ -39,14 +39,9 @@ class RowsPane(Widget, can_focus=True):
     class Chosen(Message):
         """Enter was pressed on a row."""
 
-        def __init__(self, rows: RowsPane, item: Any) -> None:
+        def __init__(self, item: Any) -> None:
             super().__init__()
-            self.rows, self.item = rows, item
-
-        @property
-        def control(self) -> RowsPane:
-            """The pane that the message is from."""
-            return self.rows
+            self.item = item
 
     def __init__(
         self,
@@ -82,11 +77,11 @@ class RowsPane(Widget, can_focus=True):
         """What is drawn now."""
         return self._items[self._top : self._top + self._room]
 
-    def show(self, items: Sequence[Any], empty: str = "") -> None:
+    def show(self, items: Sequence[Any]) -> None:
         """Draw others; the cursor stays on the item that it was on, where that is still there and
         the cursor was moved."""
         before = self._key(self.chosen) if self._items and self._cursor else None
-        self._items, self._empty = items, empty or self._empty
+        self._items = items
         if before is not None:
             self._cursor = next(
                 (at for at, item in enumerate(items) if self._key(item) == before), self._cursor
@@ -115,7 +110,7 @@ class RowsPane(Widget, can_focus=True):
     def action_choose(self) -> None:
         """Tell the app which row was chosen."""
         if self._items:
-            self.post_message(self.Chosen(self, self.chosen))
+            self.post_message(self.Chosen(self.chosen))
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor there; a second click chooses."""
