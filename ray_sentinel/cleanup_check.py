@@ -87,7 +87,7 @@ class CleanupCheck:
 
     def _ranks(self) -> str:
         name = self._job_name()
-        for job in jobs_on(self._page) if self._page is not None else ():
+        for job in jobs_on(self._page):
             if job.job != name or job.ended:
                 continue
             for rank in job.ranks:

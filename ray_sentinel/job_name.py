@@ -64,8 +64,6 @@ class JobName:
             self._others |= names - {self._found}
 
     def _live(self) -> set[str]:
-        if self._page is None:
-            return set()
         return {job.job for job in jobs_on(self._page) if _trains(job)}
 
 
@@ -81,8 +79,10 @@ def _trains(job: JobStatus) -> bool:
     return not job.ended and any(rank.role != "engine" for rank in job.ranks)
 
 
-def jobs_on(page: WatchedPage) -> list[JobStatus]:
-    """The jobs that the coordinator knows; none if it does not answer."""
+def jobs_on(page: WatchedPage | None) -> list[JobStatus]:
+    """The jobs that the coordinator knows; none if it does not answer, or there is no page."""
+    if page is None:
+        return []
     try:
         return msgspec.convert(page.get_json("/api/v1/ranks"), list[JobStatus])
     except (UnreachableError, msgspec.ValidationError):

@@ -21,7 +21,7 @@ from ray_sentinel.supervise.actions import RunResult
 from ray_sentinel.supervise.checkpoint_choice import choose
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.notify.notifier import Notifier
-from ray_sentinel.supervise.parts import JobParts, Sighting
+from ray_sentinel.supervise.parts import JobParts
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
 from ray_sentinel.supervise.run_folder import State
@@ -103,7 +103,7 @@ def supervise_job(
     parts = JobParts(
         scan=scan_checkpoints,
         explain=explain_output,
-        watch=lambda job, since: poll_page(where, job, since) if where is not None else Sighting(),
+        watch=lambda job, since: poll_page(where, job, since),
         say=say,
     )
     return follow(Jobs(address), task, make_policy(policy), parts, settings)

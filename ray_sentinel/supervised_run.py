@@ -128,7 +128,7 @@ def run(
     parts = Parts(
         explain=explain,
         scan=scan_checkpoints,
-        watch=watch_by(where, known.now) if where is not None else None,
+        watch=(lambda since: poll_page(where, known.now(), since)) if where is not None else None,
         capture=lambda state, folder, why: capture(settings, state, folder, why),
         steps=lambda attempt: last_step(
             reader, known.last, attempt, lambda: users_of_attempt(task.folder, attempt)
@@ -175,11 +175,6 @@ def watched_page(
     if page == "":
         return None
     return WatchedPage(page or "", port=settings.coordinator.port, environ=environ, say=say)
-
-
-def watch_by(page: WatchedPage, job: Callable[[], str]) -> Callable[[float], Sighting]:
-    """What the page says about a job, which may have another name later, since a time."""
-    return lambda since: poll_page(page, job(), since)
 
 
 def _check_cluster(address: str) -> None:
@@ -264,9 +259,13 @@ def _how_it_ended(state: State) -> str:
     return f"it ended with status {state.code}"
 
 
-def poll_page(page: WatchedPage, job: str, since: float, now: float | None = None) -> Sighting:
+def poll_page(
+    page: WatchedPage | None, job: str, since: float, now: float | None = None
+) -> Sighting:
     """What the coordinator says about a job since then, on our wall clock as it is now. One that
-    does not answer, or does not prove who it is, says nothing."""
+    does not answer, or does not prove who it is, says nothing, as where there is no page."""
+    if page is None:
+        return Sighting()
     try:
         found = page.get_json("/api/v1/incidents")
     except UnreachableError:

@@ -20,7 +20,7 @@ from ray_sentinel.monitor.activity import JobLog, logged
 from ray_sentinel.monitor.pod_jobs import PodFiles, jobs_of
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.monitor.types import RestartResult
-from ray_sentinel.supervise.parts import JobParts, Sighting
+from ray_sentinel.supervise.parts import JobParts
 from ray_sentinel.supervise.policy import Policy
 from ray_sentinel.supervise.ray_jobs import checkpoint_at, names_in
 from ray_sentinel.supervise.task import JobTask
@@ -122,7 +122,7 @@ def _parts(head_pod: str, namespace: str, activity: JobLog) -> JobParts:
     return JobParts(
         scan=scan_checkpoints,
         explain=explain_output,
-        watch=lambda job, since: poll_page(page, job, since) if page else Sighting(),
+        watch=lambda job, since: poll_page(page, job, since),
         say=activity.note,
     )
 
