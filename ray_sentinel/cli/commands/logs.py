@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,8 +126,9 @@ def _of_node(args: argparse.Namespace, wanted: LineFilter) -> int:
 
 
 def _show_files(files: Sequence[Described], wanted: LineFilter, args: argparse.Namespace) -> int:
+    from ray_sentinel.clock import SystemClock
     from ray_sentinel.logs.catalogue import load_catalogue
-    from ray_sentinel.logs.follow import last_lines
+    from ray_sentinel.logs.follow import follow, last_lines
 
     if args.tail is None and not args.errors and not args.follow:
         _list(files, as_json=args.json)
@@ -135,30 +137,19 @@ def _show_files(files: Sequence[Described], wanted: LineFilter, args: argparse.N
     last = TAIL if args.tail is None else args.tail
     lines = last_lines(files, wanted, catalogue, last, errors=args.errors)
     if args.follow:
-        _show_each(lines, as_json=args.json)
-        _follow(files, wanted, catalogue, args)
+        # A stream, which has no end: in JSON one document a line, at once.
+        news = follow(files, wanted, catalogue, SystemClock(), errors=args.errors)
+        if args.json:
+            for line in chain(lines, news):
+                print_json_line(line)
+        else:
+            _print(chain(lines, news))
         return 0
-    _show(lines, as_json=args.json)
+    if args.json:
+        print_json(lines)
+    else:
+        _print(lines)
     return 0 if lines or (files and last == 0) else 1
-
-
-def _follow(
-    files: Sequence[Described], wanted: object, catalogue: object, args: argparse.Namespace
-) -> None:
-    from ray_sentinel.clock import SystemClock
-    from ray_sentinel.logs.follow import follow
-
-    for line in follow(files, wanted, catalogue, SystemClock(), errors=args.errors):  # type: ignore[arg-type]
-        _show_each([line], as_json=args.json)
-
-
-def _show_each(lines: Sequence[Shown], *, as_json: bool) -> None:
-    """As a stream, which has no end: one document a line, at once."""
-    if not as_json:
-        _show(lines, as_json=False)
-        return
-    for line in lines:
-        print_json_line(line)
 
 
 def _list(files: Sequence[Described], *, as_json: bool) -> None:
@@ -195,10 +186,7 @@ def _list(files: Sequence[Described], *, as_json: bool) -> None:
     screen.print(table, crop=False)
 
 
-def _show(lines: Sequence[Shown], *, as_json: bool) -> None:
-    if as_json:
-        print_json(lines)
-        return
+def _print(lines: Iterable[Shown]) -> None:
     say = text_printer()
     for shown in lines:
         sign, style = _MARKS.get(shown.line.mark, (" ", ""))
