@@ -12,24 +12,11 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
-from ray_sentinel.text import CONTROL, clean
+from ray_sentinel.text import CONTROL
+from ray_sentinel.text import clean as clean  # for the commands, which print what others wrote
 
 if TYPE_CHECKING:  # rich, which is needed where tables are shown, and not for `--json`
     from ray_sentinel.cli.terminal import Console
-
-__all__ = [
-    "Printer",
-    "clean",
-    "console",
-    "escape_unencodable",
-    "json_text",
-    "print_error",
-    "print_json",
-    "print_json_line",
-    "print_next_steps",
-    "text_printer",
-    "write_report",
-]
 
 _NOT_ASCII = re.compile(r"[^\t\n -~]")
 

@@ -156,8 +156,8 @@ class TopApp(App[None]):
             yield Static(id="tabs", markup=False)
             yield Static(id="age", markup=False)
         with ContentSwitcher(initial="map"):
-            for pane in PANES:
-                yield pane.make()
+            for make in PANES.values():
+                yield make()
         yield Static(id="legend", markup=False)
         yield Input(placeholder="only what contains …", id="filter")
         yield Static(id="keys", markup=False)
@@ -237,10 +237,10 @@ class TopApp(App[None]):
     def _draw_lines(self, shown: list[ProcessLine]) -> None:
         base = self.screen_stack[0]
         tabs = Text(no_wrap=True, overflow="ellipsis")
-        for number, pane in enumerate(PANES, 1):
-            here = pane.name.lower() == self.pane.id
-            name = f" {number} {pane.name} " if not here else f"[{number} {pane.name}]"
-            tabs.append(name, "bold reverse" if here else "")
+        for number, name in enumerate(PANES, 1):
+            here = name.lower() == self.pane.id
+            told = f" {number} {name} " if not here else f"[{number} {name}]"
+            tabs.append(told, "bold reverse" if here else "")
         base.query_one("#tabs", Static).update(for_terminal(tabs))
         on_pulse = self.pane.id == "pulse"
         signs = Text(pulse.LEGEND, style="dim") if on_pulse else legend(shown)
@@ -261,13 +261,13 @@ class TopApp(App[None]):
 
     def action_pane(self, number: int) -> None:
         """Show a pane."""
-        self._switcher.current = PANES[number].name.lower()
+        self._switcher.current = [*PANES][number].lower()
         self._to_pane()
         self._draw_pane()
 
     def action_turn(self, by: int) -> None:
         """The next pane, or the one before."""
-        names = [pane.name.lower() for pane in PANES]
+        names = [name.lower() for name in PANES]
         self.action_pane((names.index(self.pane.id or "") + by) % len(names))
 
     def action_help(self) -> None:

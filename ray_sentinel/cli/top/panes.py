@@ -33,13 +33,6 @@ class GpuLine(NamedTuple):
     now: float
 
 
-class Pane(NamedTuple):
-    """One pane."""
-
-    name: str
-    make: Callable[[], RowsPane]
-
-
 def _process(line: ProcessLine) -> list[Text]:
     style = ACCUSED if line.accused else COLOURS.get(line.state, "")
     behind = Text(f"-{line.behind}", style="bold yellow") if line.behind else Text()
@@ -123,33 +116,34 @@ def _node_key(node: NodeStatus | Unwatched) -> object:
     return node.id
 
 
-PANES = (
-    Pane("map", lambda: RowsPane(
+PANES: dict[str, Callable[[], RowsPane]] = {
+    "map": lambda: RowsPane(
         ("node", "processes", ""), map_cells, lambda line: (line.host, line.number),
         empty="no job runs on the watched nodes", widest=2, id="map",
-    )),
-    Pane("ranks", lambda: RowsPane(
+    ),
+    "ranks": lambda: RowsPane(
         ("who", "state", "step", "behind", "for", "does", "node", "pid, role, job"),
         _process, _process_key, empty="no job runs on the watched nodes", id="ranks",
-    )),
-    Pane("nodes", lambda: RowsPane(
+    ),
+    "nodes": lambda: RowsPane(
         ("node", "address", "reported", "collectors"), _node, _node_key,
         empty="no node is watched", id="nodes",
-    )),
-    Pane("GPUs", lambda: RowsPane(
+    ),
+    "GPUs": lambda: RowsPane(
         ("node", "gpu", "utilisation", "memory", "power", "temp", ""), _gpu,
         lambda line: (line.node.id, line.gpu.gpu if line.gpu is not None else ""),
         empty="no node is watched", id="gpus",
-    )),
-    Pane("incidents", lambda: RowsPane(
+    ),
+    "incidents": lambda: RowsPane(
         ("id", "when (UTC)", "state", "kind", "what"), _incident, lambda one: one.id,
         empty="no incidents", id="incidents",
-    )),
-    Pane("pulse", lambda: RowsPane(
+    ),
+    "pulse": lambda: RowsPane(
         ("job", "usual", "longest", "the longest in each column"), pulse_cells, _pulse_key,
         empty="no step or call has ended yet", id="pulse",
-    )),
-)  # fmt: skip
+    ),
+}  # fmt: skip
+"""What makes each pane, by its name."""
 
 
 def gpu_lines(nodes: Iterable[NodeStatus], told: dict[str, NodeGpus], now: float) -> list[GpuLine]:
