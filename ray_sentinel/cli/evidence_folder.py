@@ -14,6 +14,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.cli import recorder_files, stack_files
 from ray_sentinel.cli.commands.explain import WHOLE, kinds_of_evidence
+from ray_sentinel.cli.explainers.nccl_ras import SECONDS
 from ray_sentinel.cli.named_paths import files_below, is_folder
 from ray_sentinel.cli.rank_table import rank_table
 from ray_sentinel.errors import InputError
@@ -27,7 +28,6 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.triage import Triage
-from ray_sentinel.waitgraph.recorder import explain as explain_recorder
 from ray_sentinel.waitgraph.stacks import Explanation
 from ray_sentinel.waitgraph.stacks import explain as explain_stacks
 
@@ -43,8 +43,6 @@ _RAS = re.compile(
     re.MULTILINE,
 )
 _PICKLE = b"\x80"
-RAS_SECONDS = 60.0
-"""Seconds that the reading of RAS output may take."""
 
 
 class FolderFiles(msgspec.Struct, kw_only=True):
@@ -177,14 +175,7 @@ def _add_recorder(found: FolderFiles, paths: Iterable[Path]) -> None:
         looks.append(files)
     if not looks:
         return
-    last, before = looks[-1], looks[-2] if len(looks) > 1 else None
-    facts = explain_recorder(
-        last.dumps(),
-        names=last.names,
-        world_size=last.world_size,
-        earlier=before.dumps() if before is not None else None,
-        written=last.written(),
-    )
+    facts = looks[-1].explained(looks[-2] if len(looks) > 1 else None)
     found.problems += facts.problems
     if facts.ranks:
         found.recorder = facts
@@ -197,14 +188,14 @@ def _add_ras(found: FolderFiles, paths: Iterable[Path]) -> None:
             continue
         data = _read(path, _MAX_RAS, found.problems)
         try:
-            if explain_in_process({str(path): data}, seconds=RAS_SECONDS).polls:
+            if explain_in_process({str(path): data}, seconds=SECONDS).polls:
                 polls[str(path)] = data
         except InputError as error:
             found.problems.append(f"{path}: {error}")
     if not polls:
         return
     ranks = {(one.host, one.pid): rank for rank, one in found.processes.items()}
-    facts = explain_in_process(polls, ranks=ranks, seconds=RAS_SECONDS)
+    facts = explain_in_process(polls, ranks=ranks, seconds=SECONDS)
     found.kinds |= dict.fromkeys(polls, "nccl-ras")
     found.problems += facts.problems
     found.ras = facts

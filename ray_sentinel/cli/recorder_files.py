@@ -18,6 +18,8 @@ from ray_sentinel.cli.output import clean
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.reduced import is_reduced
 from ray_sentinel.evidence.flight_recorder.tables import MAX_RANKS
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph.recorder import explain
 
 Family = tuple[str, str]
 """The prefix and the suffix that the file names of one set of dumps have in common."""
@@ -76,6 +78,16 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
         The first look at a rank gives what ``read`` needs of it, unless the ``whole`` is wanted.
         """
         return _Lazy(self.paths, whole=whole)
+
+    def explained(self, earlier: RecorderFiles | None) -> RecorderFacts:
+        """What they show; ``earlier`` are dumps of the same ranks from some seconds before."""
+        return explain(
+            self.dumps(),
+            names=self.names,
+            world_size=self.world_size,
+            earlier=earlier.dumps() if earlier is not None else None,
+            written=self.written(),
+        )
 
     def beside(self) -> list[Mapping[int, bytes]]:
         """The dumps of each further set, by rank."""

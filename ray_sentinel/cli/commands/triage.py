@@ -22,7 +22,8 @@ from ray_sentinel.cli.options import add_session
 from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.errors import UsageError
 
-_WELL = frozenset({"completed", "running"})
+WELL = frozenset({"completed", "running"})
+"""Kinds of answers with which nothing went wrong."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(answer)
     else:
         print_triage(answer)
-    return 0 if answer.kind in _WELL else 1
+    return 0 if answer.kind in WELL else 1
 
 
 def _own_catalogues(files: list[Path], root: Path) -> list[Path]:

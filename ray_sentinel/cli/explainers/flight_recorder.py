@@ -33,7 +33,8 @@ from ray_sentinel.waitgraph.recorder import explain
 
 HELP = "explain PyTorch flight-recorder dumps"
 
-_HEALTHY = ("waiting-outside", "running")
+HEALTHY = ("waiting-outside", "running")
+"""Kinds of answers with which nothing hangs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Explain and print. Raises InputError if nothing can be read."""
     files = find(args.paths, args.prefix)
-    earlier = find([args.earlier], args.prefix).dumps() if args.earlier else None
-    facts = explain(
-        files.dumps(),
-        names=files.names,
-        world_size=files.world_size,
-        earlier=earlier,
-        written=files.written(),
-    )
+    facts = files.explained(find([args.earlier], args.prefix) if args.earlier else None)
     if files.others and facts.ranks:
         facts = _with_other_libraries(facts, files)
     if not facts.ranks:
@@ -67,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(as_dict(facts, files))
     else:
         _print(facts, files)
-    return exit_code(facts.kind not in _HEALTHY, files.unread(args.paths, facts.ranks))
+    return exit_code(facts.kind not in HEALTHY, files.unread(args.paths, facts.ranks))
 
 
 def _with_other_libraries(facts: RecorderFacts, files: RecorderFiles) -> RecorderFacts:

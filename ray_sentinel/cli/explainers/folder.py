@@ -21,7 +21,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ray_sentinel.cli.commands import explain as command
+from ray_sentinel.cli.commands import triage
 from ray_sentinel.cli.evidence_folder import FolderFiles, read_folder
+from ray_sentinel.cli.explainers import flight_recorder, nccl_ras
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import Printer, print_json, print_next_steps, text_printer
 from ray_sentinel.cli.weighing import Weighing, print_weighing, weighing
@@ -43,10 +45,10 @@ from ray_sentinel.waitgraph.stacks import Explanation
 HELP = "explain everything in a folder together (what `explain DIR` means)"
 
 _WELL = {
-    "flight-recorder": ("waiting-outside", "running"),
+    "flight-recorder": flight_recorder.HEALTHY,
     "stacks": ("unknown",),
-    "nccl-ras": ("running", "no-mismatch"),
-    "logs": ("completed", "running"),
+    "nccl-ras": nccl_ras.QUIET,
+    "logs": triage.WELL,
 }
 """For each witness, the kinds of answers with which its own command exits with 0."""
 
@@ -262,13 +264,8 @@ def _contradictions(
     before = {one.rank for one in told.culprits} if told is not None else named
     if told is not None and before != named:
         yield f"the incident was told as: {told.summary}"
-    helpers = {fact.process for fact in found.stacks.helpers} if found.stacks else set()
-    unranked = {
-        fact.process
-        for facts in found.rounds
-        for fact in facts
-        if fact.rank is None and fact.process not in helpers
-    }
+    unranked = {fact.process for facts in found.rounds for fact in facts if fact.rank is None}
+    unranked -= {fact.process for fact in found.stacks.helpers} if found.stacks else set()
     if unranked and (found.recorder is not None or found.ras is not None):
         yield (
             f"the stacks of {len(unranked)} process{'' if len(unranked) == 1 else 'es'} have no "

@@ -34,7 +34,8 @@ HELP = "explain answers of NCCL RAS: ncclras, or STATUS on port 28028"
 
 SECONDS = 60.0
 """Seconds that reading all files together may take."""
-_QUIET = ("running", "no-mismatch")
+QUIET = ("running", "no-mismatch")
+"""Kinds of answers with which nothing is found."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(facts)
     bad = [problem for problem in facts.problems if problem.startswith(_beginnings(args.paths))]
-    return exit_code(facts.kind not in _QUIET, [*failed, *bad])
+    return exit_code(facts.kind not in QUIET, [*failed, *bad])
 
 
 def _beginnings(paths: list[str]) -> tuple[str, ...]:
