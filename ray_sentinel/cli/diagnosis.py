@@ -1,17 +1,14 @@
-"""What ``diagnose`` and ``compare`` share: the bar while they work, and the answer for people."""
+"""The bar that ``diagnose`` and ``compare`` show while they work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.markdown import Markdown
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ray_sentinel.cli.output import clean
 from ray_sentinel.cli.terminal import Console
-from ray_sentinel.model.diagnosis import DiagnosisReport
-from ray_sentinel.report.diagnosis_markdown import markdown
 
 USUAL_QUERIES = 60
 """Families that a full diagnosis usually reads, by which the progress bar is scaled."""
@@ -37,8 +34,3 @@ def progress_bar(*, enabled: bool) -> Iterator[Callable[[str], None]]:
             bar.update(task, description=clean(text), advance=1)
 
         yield step
-
-
-def summary(report: DiagnosisReport) -> None:
-    """The report for people on stdout."""
-    Console().print(Markdown(clean(markdown(report))))

@@ -19,13 +19,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
+from rich.markdown import Markdown
 
 from ray_sentinel import config
 from ray_sentinel.cli import named_paths
-from ray_sentinel.cli.diagnosis import progress_bar, summary
+from ray_sentinel.cli.diagnosis import progress_bar
 from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.options import add_program, amount, port, positive
-from ray_sentinel.cli.output import json_text, print_json, write_report
+from ray_sentinel.cli.output import clean, json_text, print_json, write_report
+from ray_sentinel.cli.terminal import Console
 from ray_sentinel.diagnose.case import DiagnoseOptions
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
@@ -171,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(diagnosis_dict(report))
     else:
-        summary(report)
+        Console().print(Markdown(clean(markdown(report))))
     return 0 if report.diagnosis.outcome in {"healthy", "not-this"} else 1
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ray_sentinel.cli.options import add_common, add_config, amount
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.config import Config, absolute, load, to_json
+from ray_sentinel.config import absolute, load, to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         deployed = deploy.ensure(ray, config)
         status = wait_until_watched(ray, deployed.coordinator, args.timeout)
         link = "" if args.json else deploy.page_link(ray, deployed.coordinator)
-    notes = list(status.notes)
-    if not deployed.created and _differs(config, deployed.description.config):
+    notes, running = list(status.notes), deployed.description.config
+    if not deployed.created and running and to_json(config) != running:
         notes.append(
             "the cluster was watched already, with another configuration, which stays: "
             "`ray-sentinel down` first to change it"
@@ -99,8 +99,3 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
         binary = {"binary": args.prometheus} if args.prometheus else {}
         given["prometheus"] = {"enabled": True, **binary}
     return given
-
-
-def _differs(config: Config, running: bytes) -> bool:
-
-    return bool(running) and to_json(config) != running
