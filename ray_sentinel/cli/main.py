@@ -8,23 +8,19 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from types import ModuleType
 
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import escape_unencodable, print_error
-from ray_sentinel.cli.overview import COMMANDS, CommandEntry, OverviewParser, unknown
+from ray_sentinel.cli.overview import COMMANDS, OverviewParser, unknown
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.version import __version__
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The whole parser, or (for speed) one that holds a single command."""
-    return _parser(entry for entry in COMMANDS if only in (None, entry.name))
-
-
-def _parser(entries: Iterable[CommandEntry]) -> argparse.ArgumentParser:
+    """The whole parser, or (for speed) one that holds a single command; none if that is empty."""
     parser = OverviewParser(
         prog="ray-sentinel",
         description="Names the rank that hangs a distributed training job on Ray, and says why.",
@@ -33,7 +29,9 @@ def _parser(entries: Iterable[CommandEntry]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", parser_class=argparse.ArgumentParser
     )
-    for entry in entries:
+    for entry in COMMANDS:
+        if only not in (None, entry.name):
+            continue
         module = _module(entry.name)
         sub = subparsers.add_parser(
             entry.name,
@@ -58,20 +56,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = io.StringIO()
     escape_unencodable((sys.stdout, sys.stderr))
     typed = [word for word in arguments if not word.startswith("-")]
-    meant = next((entry for entry in COMMANDS if typed and typed[0] == entry.name), None)
-    if typed and meant is None:
-        return _failed(unknown(typed[0]), UsageError.exit_code)
-    only = meant.name if meant is not None else None
+    only = typed[0] if typed else ""
+    if typed and only not in {entry.name for entry in COMMANDS}:
+        return _failed(unknown(only), UsageError.exit_code)
     # Without a command there is only the list of all, for which none has to be imported.
-    parser = _parser([meant] if meant is not None else [])
-    if only is not None:
+    parser = build_parser(only)
+    if only:
         # What a command lets people leave out.
         spelled_out = getattr(_module(only), "spelled_out", list)
         own = arguments.index(only) + 1
         arguments = [*arguments[:own], *spelled_out(arguments[own:])]
     args, not_known = parser.parse_known_args(arguments)
     if not_known:
-        where = " ".join(["ray-sentinel", *filter(None, [only])])
+        where = f"ray-sentinel {only}".rstrip()
         words = " ".join(not_known)[:80]
         told = f"unrecognized arguments: {words}: `{where} --help` lists those that there are"
         return _failed(told, UsageError.exit_code)
