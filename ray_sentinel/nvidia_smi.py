@@ -31,11 +31,6 @@ def ask_once() -> SmiAnswer | None:
     return _once(program) if program else None
 
 
-@lru_cache(maxsize=4)
-def _once(program: str) -> SmiAnswer:
-    return _run(program)
-
-
 def _run(program: str) -> SmiAnswer:
     done = process.run([program, *OPTIONS], deadline=SECONDS)
     output = done.stdout.decode("utf-8", "replace")
@@ -43,3 +38,6 @@ def _run(program: str) -> SmiAnswer:
         said = [one_line(line, 200) for line in output.strip().splitlines()[:1]]
         raise SentinelError(" ".join([done.explain(), *said]))
     return parse(output)
+
+
+_once = lru_cache(maxsize=4)(_run)

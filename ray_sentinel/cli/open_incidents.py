@@ -22,9 +22,9 @@ FOUND = ("hung", "stalled")
 """States in which something is wrong, so that there may be an incident to tell of."""
 ASKED_EVERY = 5.0
 """Seconds after which incidents are asked for again while the verdict stays: they come with all
-their evidence."""
+their evidence, so they are asked for less often than the status."""
 DEADLINE = 5.0
-"""Seconds for which the status waits for them."""
+"""Seconds for which the status, or a screen, waits for an answer."""
 MOST_INCIDENTS = 4
 MOST_NAMED = 4
 MOST_STEPS = 3

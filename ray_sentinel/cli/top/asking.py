@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ray_sentinel.cli.open_incidents import ASKED_EVERY, DEADLINE
 from ray_sentinel.cli.reach import Asked
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
@@ -16,11 +17,6 @@ from ray_sentinel.model.last_hour import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.text import one_line
 
-DEADLINE = 5.0
-"""Seconds to wait for one answer."""
-INCIDENTS_EVERY = 5.0
-"""Seconds between two questions for incidents: they come with all their evidence, so they are asked
-for less often than the status."""
 PULSE_EVERY = 10.0
 """Seconds between two questions for the pulse, which has one point for each such span."""
 
@@ -89,7 +85,7 @@ class StatusAsker:
         """The status, and the incidents where they are due or the state has changed."""
         status = self._found.ask("status", Status, seconds=DEADLINE)
         now = self._clock()
-        due = self._incidents_at is None or now - self._incidents_at >= INCIDENTS_EVERY
+        due = self._incidents_at is None or now - self._incidents_at >= ASKED_EVERY
         incidents = self.seen.incidents
         if due or status.state != self._state:
             incidents = self._found.ask("incidents", tuple[Incident, ...], seconds=DEADLINE)

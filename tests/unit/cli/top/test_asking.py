@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ray_sentinel.cli.top.asking import INCIDENTS_EVERY, PULSE_EVERY, StatusAsker
+from ray_sentinel.cli.open_incidents import ASKED_EVERY
+from ray_sentinel.cli.top.asking import PULSE_EVERY, StatusAsker
 from ray_sentinel.errors import UnreachableError
 from tests.support.page_data import incident, status
 from tests.support.page_pulse import report
@@ -43,7 +44,7 @@ def test_the_status_is_asked_for_at_each_look_and_the_rest_when_it_is_due() -> N
         asker.ask_once()
         now[0] += 1.0
     assert coordinator.asked.count("status") == 30
-    assert coordinator.asked.count("incidents") == 30 / INCIDENTS_EVERY
+    assert coordinator.asked.count("incidents") == 30 / ASKED_EVERY
     assert coordinator.asked.count("pulse") == 30 / PULSE_EVERY
     asker.hurry()
     asker.ask_once()
