@@ -28,6 +28,11 @@ def one_line(text: str, limit: int = 2000) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    """A number of things: "1 process", "2 processes" with "es" for the plural."""
+    return f"{number} {noun}{'' if number == 1 else plural}"
+
+
 def natural(name: str) -> str:
     """A sort key that puts node-9 before node-10."""
     return _DIGITS.sub(lambda digits: digits[0].rjust(12, "0"), name)

@@ -24,6 +24,7 @@ from ray_sentinel.doctor.check import WORST_FIRST, Check, CheckResult, Cluster
 from ray_sentinel.doctor.examine import DoctorFindings, examine
 from ray_sentinel.doctor.plan import GIB, RunPlan
 from ray_sentinel.errors import UnreachableError, UsageError
+from ray_sentinel.text import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -295,7 +296,7 @@ def print_results(
     """One line each; the remedy below what is wrong."""
     console = Console(highlight=False, emoji=False, soft_wrap=True)
     where = f"Ray cluster {cluster.address}" if cluster else "this machine"
-    console.print(f"examined {_safe(where)}: {len(hosts)} node{'s' if len(hosts) != 1 else ''}")
+    console.print(f"examined {_safe(where)}: {counted(len(hosts), 'node')}")
     if note:
         console.print(f"[dim]{_safe(note)}[/]")
     for result in sorted(results, key=lambda one: WORST_FIRST.index(one.outcome)):

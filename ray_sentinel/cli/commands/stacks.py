@@ -21,7 +21,7 @@ from ray_sentinel.cli.output import Printer, print_json, text_printer
 from ray_sentinel.evidence.stacks.tree import classes, merge, render
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.text import one_line
+from ray_sentinel.text import counted, one_line
 from ray_sentinel.waitgraph.picture import ClusterPicture, JobPicture, WaitRoot
 
 _LONGEST = 20_000
@@ -82,7 +82,7 @@ def _print(found: ClusterPicture, say: Printer) -> None:
 
 def _print_job(job: JobPicture, now: float, say: Printer) -> None:
     age = "" if job.started is None else f", running for {_age(now - job.started)}"
-    say(f"job {job.job}: {_counted(len(job.processes), 'process', 'es')}{age}", "bold")
+    say(f"job {job.job}: {counted(len(job.processes), 'process', 'es')}{age}", "bold")
     say(f"  {_flat(job.command)}")
     for driver in job.processes:
         if driver.role == "driver":
@@ -96,7 +96,7 @@ def _print_job(job: JobPicture, now: float, say: Printer) -> None:
         return
     found = classes(job.facts)
     labels = {ProcessId(one.host, one.pid): _flat(one.label) for one in job.processes}
-    of, at = _counted(len(job.facts), "process", "es"), _counted(len(found), "place", "s")
+    of, at = counted(len(job.facts), "process", "es"), counted(len(found), "place")
     say(f"stacks of {of} at {at}:", "bold")
     text = render(merge(found), found, naming=lambda members: _names(members, labels))
     for line in text.splitlines():
@@ -142,10 +142,6 @@ def _names(members: Iterable[StackFact], labels: Mapping[ProcessId, str]) -> str
         f"{name} {', '.join(sorted(numbers, key=int))}" if numbers else name
         for name, numbers in sorted(groups.items())
     )
-
-
-def _counted(number: int, noun: str, plural: str) -> str:
-    return f"{number} {noun}{plural if number != 1 else ''}"
 
 
 def _age(seconds: float) -> str:

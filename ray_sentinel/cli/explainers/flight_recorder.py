@@ -28,6 +28,7 @@ from ray_sentinel.model.fault_kinds import EVIDENCE_STEPS
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderFacts, describe_waits
 from ray_sentinel.report.words import percent
+from ray_sentinel.text import counted
 from ray_sentinel.waitgraph.confidence import of_recorder
 from ray_sentinel.waitgraph.recorder import explain
 
@@ -90,11 +91,8 @@ def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
     say = text_printer()
     ranks = [culprit.rank for culprit in facts.culprits]
     headline = f"{facts.kind}: {name_ranks(ranks) if ranks else 'nobody is named'}"
-    dumps = f"{len(facts.ranks)} dump{'' if len(facts.ranks) == 1 else 's'} read"
-    say(
-        f"{headline}, confidence {percent(of_recorder(facts))}, {dumps}",
-        "bold red" if ranks else "bold",
-    )
+    read = f"confidence {percent(of_recorder(facts))}, {counted(len(facts.ranks), 'dump')} read"
+    say(f"{headline}, {read}", "bold red" if ranks else "bold")
     for line in facts.evidence:
         say(f"  {line}")
     alike = describe_waits(facts.waits)

@@ -39,6 +39,7 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.triage import Triage
 from ray_sentinel.report.words import percent
+from ray_sentinel.text import counted
 from ray_sentinel.waitgraph.confidence import of_ras, of_recorder
 from ray_sentinel.waitgraph.stacks import Explanation
 
@@ -267,10 +268,10 @@ def _contradictions(
     unranked = {fact.process for facts in found.rounds for fact in facts if fact.rank is None}
     unranked -= {fact.process for fact in found.stacks.helpers} if found.stacks else set()
     if unranked and (found.recorder is not None or found.ras is not None):
+        of = counted(len(unranked), "process", "es")
         yield (
-            f"the stacks of {len(unranked)} process{'' if len(unranked) == 1 else 'es'} have no "
-            "rank, so they are not weighed with the rest: a ranks.json, a list of "
-            '{"host", "pid", "rank"}, tells their ranks'
+            f"the stacks of {of} have no rank, so they are not weighed with the rest: a "
+            'ranks.json, a list of {"host", "pid", "rank"}, tells their ranks'
         )
     for item in found.stacks.processes if found.stacks else ():
         if item in unranked:
@@ -303,14 +304,14 @@ def _print(answer: FolderAnswer, found: FolderFiles) -> None:
     for one in answer.culprits:
         who = f"rank {one['rank']}" if one["rank"] is not None else f"pid {one['pid']}"
         place = f" on {one['host']}" if one["host"] else ""
-        count = len(one["named_by"])
-        by = f"{count} witness{'' if count == 1 else 'es'}: {', '.join(one['named_by'])}"
-        say(f"  {who}{place}: {one['reason']}; named by {by}")
+        by = counted(len(one["named_by"]), "witness", "es")
+        names = ", ".join(one["named_by"])
+        say(f"  {who}{place}: {one['reason']}; named by {by}: {names}")
     print_next_steps(say, answer.next_steps)
     say("\nWitnesses:", "bold")
     for witness in answer.witnesses:
         names = name_ranks(sorted(set(witness.ranks))) if witness.ranks else "nobody"
-        files = f"{witness.files} file{'' if witness.files == 1 else 's'}"
+        files = counted(witness.files, "file")
         say(f"  {witness.source} ({files}): {witness.kind}, names {names}: {witness.text[:300]}")
     if answer.contradictions:
         say("\nWhat contradicts, or could not be joined:", "bold")

@@ -28,6 +28,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.model.fault_kinds import EVIDENCE_STEPS
 from ray_sentinel.model.ras import RasCulprit, RasFacts
 from ray_sentinel.report.words import percent
+from ray_sentinel.text import counted
 from ray_sentinel.waitgraph.confidence import of_ras
 
 HELP = "explain answers of NCCL RAS: ncclras, or STATUS on port 28028"
@@ -108,8 +109,8 @@ def _print(facts: RasFacts) -> None:
     )
     version = f"{facts.library} {facts.version}, " if facts.version else ""
     say(
-        f"  {version}{_plural(facts.polls, 'poll')}, "
-        f"{_plural(facts.communicators, 'communicator')}",
+        f"  {version}{counted(facts.polls, 'poll')}, "
+        f"{counted(facts.communicators, 'communicator')}",
         "dim",
     )
     for line in facts.evidence:
@@ -124,7 +125,3 @@ def _name(culprit: RasCulprit) -> str:
     if culprit.rank is None:
         return place or "a rank of unknown number"
     return f"rank {culprit.rank}" + (f" ({place})" if place else "")
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
