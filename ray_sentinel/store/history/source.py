@@ -71,7 +71,7 @@ _TABLES = {
     "moments": {"layout", "time", "host", "vals"},
     "blocks": {"family", "layout", "step", "start", "hosts", "vals"},
 }
-"""The columns that are read of each table. A file of version 2 has no blocks."""
+"""The columns that are read of each table."""
 _SCHEMA = "SELECT type, name, rootpage FROM sqlite_master"
 _SPAN = f"""SELECT min(time), max(time) FROM moments
             WHERE typeof(time) = 'real' AND time BETWEEN 0 AND {LATEST}"""
@@ -109,17 +109,14 @@ class HistorySource:
     A damaged row or block is left out, and ``notes`` say so.
     """
 
-    def __init__(
-        self, base: sqlite3.Connection, title: str, lock: threading.Lock | None = None
-    ) -> None:
-        self._base, self.title = base, title
+    def __init__(self, base: sqlite3.Connection, title: str, copy: contextlib.ExitStack) -> None:
+        """``copy`` removes the copy of the file that ``base`` reads, if it is one."""
+        self._base, self.title, self._copy = base, title, copy
         self.notes: list[str] = []
-        self._lock = lock or threading.Lock()
+        self._lock = threading.Lock()
         self._keys: dict[str, tuple[Key, ...]] = {}
         self._deadline = np.inf
-        self._copy = contextlib.ExitStack()
-        tables = self._read("SELECT name FROM sqlite_master WHERE type = 'table'")
-        self._has_blocks = ("blocks",) in tables
+        base.set_progress_handler(self._is_late, 100_000)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> HistorySource:
@@ -129,8 +126,6 @@ class HistorySource:
         with contextlib.ExitStack() as copy:
             try:
                 base = _connected(file, copy)
-                source = cls(base, str(path))
-                base.set_progress_handler(source._is_late, 100_000)
             except UNREADABLE as error:
                 raise InputError(f"{file} is not a history of ours: {error}; {REMEDY}") from None
             except OSError as error:
@@ -138,8 +133,7 @@ class HistorySource:
                     f"{file} cannot be copied to {tempfile.gettempdir()} to be read: {error}; "
                     "TMPDIR may name a folder that has room"
                 ) from None
-            source._copy = copy.pop_all()
-        return source
+            return cls(base, str(path), copy.pop_all())
 
     def families(self) -> tuple[str, ...]:
         """As for any source."""
@@ -177,9 +171,7 @@ class HistorySource:
         times = axis(start, end, step)
         labels, rows = [], []
         # A coarse sample reaches into the range from after its end.
-        reach = step
-        if self._has_blocks:
-            reach += float(self._read("SELECT max(step) FROM blocks")[0][0] or 0.0)
+        reach = step + float(self._read("SELECT max(step) FROM blocks")[0][0] or 0.0)
         for parts in self._series(selector, times[0] - step, times[-1] + reach):
             row = bucketed(_joined(parts), times, step, reduce)
             for part in parts:
@@ -237,7 +229,7 @@ class HistorySource:
         found: dict[float, list[HistoryTable]] = {}
         room = MOST_FAMILY_BYTES
         query = (family, layout, end, CELLS, start)
-        for row in self._some(_BLOCKS, query) if self._has_blocks else ():
+        for row in self._some(_BLOCKS, query):
             for table in self._unpacked(row, columns):
                 found.setdefault(row[1], []).append(table)
                 room -= table.values.nbytes
@@ -255,7 +247,7 @@ class HistorySource:
 
     def _ends(self) -> list[float]:
         """The first and the last cell of the blocks that hold anything."""
-        starts = self._read(_STARTS) if self._has_blocks else []
+        starts = self._read(_STARTS)
         first = min((start for _, start, _ in starts), default=0.0)
         wanted = {(step, last) for step, _, last in starts}
         wanted |= {(step, start) for step, start, _ in starts if start == first}
@@ -402,7 +394,7 @@ def _check_tables(base: sqlite3.Connection) -> None:
         found = base.execute(f"PRAGMA table_xinfo({table})").fetchall()
         if any(hidden for *_, hidden in found):
             raise sqlite3.DatabaseError(f"its table {table} has computed columns")
-        if not columns <= {name for _, name, *_ in found} and (found or table != "blocks"):
+        if not columns <= {name for _, name, *_ in found}:
             raise sqlite3.DatabaseError(f"it has no table {table} of ours")
 
 

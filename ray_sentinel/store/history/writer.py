@@ -28,7 +28,7 @@ from ray_sentinel.store.history.source import lenient
 from ray_sentinel.store.history.table import ABSENT, BITS
 
 VERSION = 3
-"""Version of the file format; version 2 had no blocks."""
+"""Version of the file format."""
 MAX_BYTES = 256 << 20
 """Most bytes of the file, unless the configuration says otherwise."""
 FORGET_SECONDS = 1800.0

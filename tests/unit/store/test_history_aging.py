@@ -192,21 +192,6 @@ def test_a_damaged_block_is_left_out_and_said(tmp_path: Path) -> None:
     assert any("damaged" in note for note in source.notes)
 
 
-def test_a_file_of_the_version_before_is_read_and_gone_on_with(tmp_path: Path) -> None:
-    path = tmp_path / "h.db"
-    history = written(path, HOUR)
-    history.close()
-    base = sqlite3.connect(path)
-    base.executescript("DROP TABLE blocks; PRAGMA user_version=2;")
-    base.close()
-    source = HistorySource.open(path)
-    assert source.span() is not None
-    source.close()
-    again = AppendedHistory(path)
-    again.append(BEGIN + DAY, "n1", {"hw_load1": 1.0})
-    assert again.source().span() is not None
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_bytes_changed_anywhere_are_an_error_that_names_it_or_left_out(
     tmp_path: Path, seed: int
