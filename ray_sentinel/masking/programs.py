@@ -14,54 +14,26 @@ from ray_sentinel.masking.formats import Span, looks_random
 from ray_sentinel.masking.names import Strength, strength, word_set
 
 _SEPARATE = {
-    "sshpass": ("-p",),
-    "docker": ("-p",),
-    "podman": ("-p",),
-    "nerdctl": ("-p",),
-    "buildah": ("-p",),
-    "skopeo": ("-p",),
-    "helm": ("-p",),
-    "oras": ("-p",),
-    "crane": ("-p",),
-    "az": ("-p",),
-    "oc": ("-p",),
-    "cf": ("-p",),
-    "redis-cli": ("-a",),
-    "mongo": ("-p",),
-    "mongosh": ("-p",),
-    "mongodump": ("-p",),
-    "mongorestore": ("-p",),
-    "sqlcmd": ("-P",),
-    "bcp": ("-P",),
-    "ldapsearch": ("-w",),
-    "ldapmodify": ("-w",),
-    "ipmitool": ("-P",),
-    "mosquitto_pub": ("-P",),
-    "mosquitto_sub": ("-P",),
-    "zip": ("-P",),
-    "unzip": ("-P",),
-    "ssh-keygen": ("-N", "-P"),
-    "plink": ("-pw",),
-    "pscp": ("-pw",),
-    "snmpwalk": ("-A", "-X", "-c"),
-    "rclone": ("--sftp-pass",),
-    "twine": ("-p",),
-    "poetry": ("-p",),
-    "jfrog": ("-p",),
-    "xfreerdp": ("-p",),
+    "-p": word_set(
+        "sshpass docker podman nerdctl buildah skopeo helm oras crane az oc cf mongo mongosh "
+        "mongodump mongorestore twine poetry jfrog xfreerdp"
+    ),
+    "-P": word_set("sqlcmd bcp ipmitool mosquitto_pub mosquitto_sub zip unzip ssh-keygen"),
+    "-N": word_set("ssh-keygen"),
+    "-a": word_set("redis-cli"),
+    "-w": word_set("ldapsearch ldapmodify"),
+    "-pw": word_set("plink pscp"),
+    "-A": word_set("snmpwalk"),
+    "-X": word_set("snmpwalk"),
+    "-c": word_set("snmpwalk"),
+    "--sftp-pass": word_set("rclone"),
 }
+"""Options whose next word is a secret, and the programs that take them."""
 _GLUED = {
-    "mysql": "-p",
-    "mysqldump": "-p",
-    "mysqladmin": "-p",
-    "mysqlimport": "-p",
-    "mariadb": "-p",
-    "mariadb-dump": "-p",
-    "sshpass": "-p",
-    "7z": "-p",
-    "7za": "-p",
-    "xfreerdp": "/p:",
+    "-p": word_set("mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump sshpass 7z 7za"),
+    "/p:": word_set("xfreerdp"),
 }
+"""Options that a secret follows in the same word."""
 _PAIRED = {
     "curl": ("-u", "--user", "-U", "--proxy-user"),
     "wget": ("--auth",),
@@ -70,21 +42,16 @@ _PAIRED = {
     "http": ("-a", "--auth"),
     "aria2c": ("--ftp-user",),
 }
+"""Programs, and their options that take a user and a password."""
 _AFTER = {
-    ("wandb", "login"): 1,
-    ("vault", "login"): 1,
-    ("huggingface-cli", "login"): 1,
-    ("hf", "login"): 1,
-    ("neptune", "login"): 1,
-    ("comet", "login"): 1,
-    ("replicate", "login"): 1,
-    ("modal", "set"): 1,
-    ("mc", "set"): 1,
+    "login": word_set("wandb vault huggingface-cli hf neptune comet replicate"),
+    "set": word_set("modal mc"),
 }
+"""Verbs that a secret follows, and the programs that have them."""
 _NEEDS_LOGIN = word_set(
     "docker podman nerdctl buildah skopeo helm oras crane az oc cf twine poetry"
 )
-PROGRAMS = frozenset({*_SEPARATE, *_GLUED, *_PAIRED, *(name for name, _ in _AFTER)})
+PROGRAMS = frozenset(_PAIRED).union(*_SEPARATE.values(), *_GLUED.values(), *_AFTER.values())
 """The programs whose arguments are known here."""
 _BEFORE = frozenset(" \t\n\r/;|&(\"'`=\0,[")
 _BEHIND = frozenset(" \t\"'\0")
@@ -254,11 +221,11 @@ def options(text: str, words: Sequence[Span]) -> Iterator[Span]:
         return
     texts = [text[start:end] for start, end in words]
     program = texts[0].rsplit("/", 1)[-1].lower().removesuffix(".exe")
-    separate = _SEPARATE.get(program, ())
+    separate = [option for option, names in _SEPARATE.items() if program in names]
     if program in _NEEDS_LOGIN and "login" not in texts[:6]:
-        separate = ()
+        separate = []
     paired = _PAIRED.get(program, ())
-    glued = _GLUED.get(program, "")
+    glued = next((option for option, names in _GLUED.items() if program in names), "")
     for index, word in enumerate(texts[1:], start=1):
         start, end = words[index]
         if _ends_command(word):
@@ -282,8 +249,8 @@ def options(text: str, words: Sequence[Span]) -> Iterator[Span]:
 def _positional(
     text: str, program: str, texts: Sequence[str], words: Sequence[Span]
 ) -> Iterator[Span]:
-    for verb in ("login", "set"):
-        if (program, verb) in _AFTER and verb in texts[:4]:
+    for verb, names in _AFTER.items():
+        if program in names and verb in texts[:4]:
             for span in words[texts.index(verb) + 1 :]:
                 value = text[span[0] : span[1]]
                 if looks_random(value, 8) and not value.startswith("-") and "://" not in value:
