@@ -21,6 +21,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.masking import formats, programs
+from ray_sentinel.masking.field import SHORT_FLAGS
 from ray_sentinel.masking.fields import fields
 from ray_sentinel.masking.formats import Span, looks_random, lower_case
 from ray_sentinel.masking.names import Strength, strength, word_set
@@ -118,7 +119,9 @@ def mask_argv(argv: Sequence[str]) -> list[str]:
     secrets: set[str] = set()
     for index, word in enumerate(words):
         name, equals, value = word.partition("=")
-        sure = strength(name.lstrip("-+")) is Strength.SURE or _is_short_flag(name)
+        sure = (
+            strength(name.lstrip("-+")) is Strength.SURE or name.lstrip("-").lower() in SHORT_FLAGS
+        )
         if equals and sure and _NAME.fullmatch(name):
             if value and mask(word) != word:
                 secrets.add(value)
@@ -161,10 +164,6 @@ def _word_by_word(joined: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 _NAME = re.compile_anchored(r"[-+]{0,2}[A-Za-z_][A-Za-z0-9_.-]{0,120}")
-
-
-def _is_short_flag(name: str) -> bool:
-    return name.lstrip("-").lower() in ("token", "secret", "pass", "pw", "pin")
 
 
 def mask_record(value: T) -> T:

@@ -15,6 +15,8 @@ _OWNER = re.compile(
     r"(?:^|[^A-Za-z0-9_.-])((?:api|access|secret|private|auth|account)[ \t])$", re.IGNORECASE
 )
 _MOST_NAME = 120
+SHORT_FLAGS = word_set("token secret pass pw pin")
+"""Names that announce a secret for sure where they are an option's."""
 QUOTE = r"(?:\\{0,32}(?:[\"'`]|u002[27]|x2[27])|&quot;|&\#34;|&\#39;|&apos;|%22|%27)"
 _CLOSE = re.compile_anchored(QUOTE)
 _LOG_PREFIX = re.compile_anchored(
@@ -64,7 +66,7 @@ class SecretField:
         quote = _CLOSE.match(text, self.end)
         self.quote = quote.group() if quote else ""
         self.strength = strength(self.name)
-        if self.flag and self.name.lower() in ("pass", "pw", "secret", "token", "pin"):
+        if self.flag and self.name.lower() in SHORT_FLAGS:
             self.strength = Strength.SURE
         self.first = self._is_first(begin)
         self.covered = 0

@@ -103,7 +103,7 @@ def _values(field: SecretField) -> Iterator[Span]:
     yield from _value(field, at, _KINDS.get(kind[0], kind[0]))
 
 
-_KINDS = {"%": "=", "-": "=", "!": "=", "\u2502": "|", "\0": "\0", ".": "."}
+_KINDS = {"%": "=", "-": "=", "!": "=", "\u2502": "|"}
 
 
 def _behind_colours(text: str, at: int) -> int:
@@ -115,8 +115,9 @@ def _behind_colours(text: str, at: int) -> int:
 def _fits(field: SecretField, kind: str, separator: re.Match[str]) -> bool:
     text, before = field.text, field.text[field.begin - 1] if field.begin else ""
     if kind == ",":
-        pair = field.quote and field.quote != "`" and (field.flag or _opens_pair(field))
-        return bool(pair) and _STRING_NEXT.match(text, separator.end()) is not None
+        opens = field.flag or _opened_by(field) in ("(", "[")
+        pair = opens and field.quote not in ("", "`")
+        return pair and _STRING_NEXT.match(text, separator.end()) is not None
     if kind == "\0":
         return field.flag
     if kind == ">":
@@ -129,10 +130,6 @@ def _fits(field: SecretField, kind: str, separator: re.Match[str]) -> bool:
 
 
 _STRING_NEXT = re.compile_anchored(rf"\s{{0,40}}[bBrRuUfF]{{0,2}}{QUOTE}")
-
-
-def _opens_pair(field: SecretField) -> bool:
-    return _opened_by(field) in ("(", "[")
 
 
 def _fills_cell(field: SecretField) -> bool:
@@ -199,7 +196,7 @@ def _value(field: SecretField, at: int, kind: str) -> Iterator[Span]:
     begin = at
     blank = (_BLANK if field.quote or kind in ", " else _SPACES).match(text, at)
     at = blank.end() if blank else at
-    if kind in "=:" and text[at : at + 1] in "\r\n|>" + "" and field.first and kind == ":":
+    if kind == ":" and field.first and text[at : at + 1] in "\r\n|>":
         if field.name.lower() in ("secrets", "stringdata", "string_data"):
             yield from _children(field, at)
             return
@@ -285,16 +282,7 @@ def _quoted_end(text: str, start: int, quote: str) -> int:
             slashes += 1
         if depth == 0 and slashes % 2 == 0:
             doubled = core == "'" and text.startswith("''", found) and found > start
-            if not doubled or text[found + 2 : found + 3] in (
-                "",
-                ",",
-                ")",
-                "]",
-                "}",
-                ":",
-                " ",
-                "\n",
-            ):
+            if not doubled or text[found + 2 : found + 3] in ",)]}: \n":
                 return found
             at = found + 2
             continue
@@ -348,12 +336,13 @@ def _is_mapping_value(text: str, start: int) -> bool:
     return ":" in text[max(0, start - 12) : start]
 
 
+_BLOCK_HEAD = re.compile_anchored(r"[|>]?[-+0-9]{0,3}[ \t]{0,8}(?:#[^\n]{0,200})?\r?\n")
+
+
 def _block(field: SecretField, at: int) -> Span | None:
     """The lines of a YAML block (``password: |``), or of a value on the line below its name."""
     text = field.text
-    head = re.compile_anchored(r"[|>]?[-+0-9]{0,3}[ \t]{0,8}(?:#[^\n]{0,200})?\r?\n").match(
-        text, at
-    )
+    head = _BLOCK_HEAD.match(text, at)
     if head is None:
         return None
     line = text.rfind("\n", 0, field.begin) + 1
@@ -485,7 +474,7 @@ def _word_end(text: str, at: int) -> int:
             break
         if character == "\\" and (not following or following in "\"'nrt\\u"):
             break
-        if character == "&" and (following == "&" or _joins(text, position)):
+        if character == "&" and (following == "&" or _JOINED.match(text, position)):
             break
         if character in ",;" and (
             not following or following in _STOPS or _ASSIGNMENT.match(text, position + 1)
@@ -498,10 +487,6 @@ def _word_end(text: str, at: int) -> int:
 
 
 _JOINED = re.compile_anchored(r"&(?:amp|quot|apos|lt|gt|#[0-9]{2,4});|&[A-Za-z_][\w.-]{0,60}=")
-
-
-def _joins(text: str, position: int) -> bool:
-    return _JOINED.match(text, position) is not None
 
 
 def _without_closers(text: str, at: int, end: int) -> int:
