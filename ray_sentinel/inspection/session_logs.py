@@ -10,8 +10,9 @@ from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.node.transport import HINTS, read_transport
 from ray_sentinel.logs.find import FoundLog, find_logs
 from ray_sentinel.logs.follow import last_lines
-from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log, read_chunks
+from ray_sentinel.logs.reading import compression, open_log, read_chunks
 from ray_sentinel.logs.select import LineFilter, describe
+from ray_sentinel.logs.unpacking import READ_ERRORS
 from ray_sentinel.masking import mask
 from ray_sentinel.model.health import TransportLines
 from ray_sentinel.model.triage import LogLine
@@ -62,7 +63,9 @@ def _lines_with_hints(files: list[FoundLog]) -> Iterator[LogLine]:
     for item in files:
         try:
             with open_log(item.path, compression(item.path)) as file:
-                for _, data in read_chunks(file, 0, _FRONT):
+                for offset, data in read_chunks(file):
+                    if offset >= _FRONT:
+                        break
                     if any(hint in data for hint in HINTS):
                         yield from _hinting(item.file.label, data)
         except (InputError, *READ_ERRORS):

@@ -14,9 +14,10 @@ from ray_sentinel.evidence.logs.lines.levels import is_quiet, level
 from ray_sentinel.evidence.logs.lines.lines import Origin, ScannedLine, parse_line
 from ray_sentinel.evidence.logs.lines.times import parse_time
 from ray_sentinel.evidence.logs.lines.tracebacks import HEADER, parse_exception
-from ray_sentinel.logs.reading import READ_ERRORS, compression, line_start, open_log, read_chunks
+from ray_sentinel.logs.reading import compression, line_start, open_log, read_chunks
 from ray_sentinel.logs.salvage import Salvage, damage_text, reason
 from ray_sentinel.logs.select import Described, LineFilter, line_fits
+from ray_sentinel.logs.unpacking import READ_ERRORS
 from ray_sentinel.masking import mask
 
 _LONGEST = 16 << 10

@@ -15,15 +15,9 @@ from ray_sentinel.evidence.logs.lines.times import find_year
 from ray_sentinel.evidence.logs.records import FileFacts
 from ray_sentinel.evidence.logs.scan import Scanner
 from ray_sentinel.logs.find import FoundLog
-from ray_sentinel.logs.reading import (
-    READ_ERRORS,
-    compression,
-    count_lines,
-    is_binary,
-    open_log,
-    read_chunks,
-)
+from ray_sentinel.logs.reading import compression, count_lines, is_binary, open_log, read_chunks
 from ray_sentinel.logs.salvage import Salvage, damage_text, reason
+from ray_sentinel.logs.unpacking import READ_ERRORS
 
 WHOLE = 24 << 20
 """Most bytes of a file that is read whole for steps, too, if it is looked at closely all over."""

@@ -11,19 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ray_sentinel import regex as re
-from ray_sentinel.logs.unpacking import READ_ERRORS, open_packed
-
-__all__ = [
-    "CHUNK",
-    "LONGEST",
-    "READ_ERRORS",
-    "compression",
-    "count_lines",
-    "is_binary",
-    "line_start",
-    "open_log",
-    "read_chunks",
-]
+from ray_sentinel.logs.unpacking import open_packed
 
 CHUNK = 1 << 20
 """Bytes of one read."""
@@ -73,55 +61,41 @@ def open_log(path: Path, packed: str) -> IO[bytes]:
     return path.open("rb", buffering=0)
 
 
-def read_chunks(
-    file: Readable, start: int = 0, end: int | None = None
-) -> Iterator[tuple[int, bytes]]:
-    """(offset, bytes of whole lines) from ``start`` to ``end``.
+def read_chunks(file: Readable, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes of whole lines) from ``start`` on.
 
     ``start`` must be the first byte of a line. The last chunk may end within a line.
     """
     offset, rest = start, b""
-    position = start
-    while True:
-        want = CHUNK if end is None else min(CHUNK, end - position)
-        data = file.read(want) if want > 0 else b""
-        position += len(data)
-        if not data:
-            if rest:
-                yield offset, rest
-            return
-        block = rest + data if rest else data
+    while data := file.read(CHUNK):
+        block = rest + data
         cut = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        if cut == 0:
-            if len(block) <= LONGEST:
-                rest = block
-                continue
+        if cut:
+            yield offset, block[:cut]
+            offset, rest = offset + cut, block[cut:]
+        elif len(block) <= LONGEST:
+            rest = block
+        else:
             # No line end in sight: look at the front, drop the middle.
             yield offset, block[:LONGEST] + b"\n"
-            offset, rest = _skip_line(file, position, end)
-            position = offset
-            if offset < 0:
+            following = _skip_line(file, offset + len(block))
+            if following is None:
                 return
-            continue
-        yield offset, block[:cut]
-        offset += cut
-        rest = block[cut:]
+            offset, rest = following, b""
+    if rest:
+        yield offset, rest
 
 
-def _skip_line(file: Readable, position: int, end: int | None) -> tuple[int, bytes]:
-    """Move to the end of an endless line; keep what follows it. (-1, b"") at the file's end."""
-    tail = b""
-    while True:
-        want = CHUNK if end is None else min(CHUNK, end - position)
-        data = file.read(want) if want > 0 else b""
-        if not data:
-            return (position - len(tail), tail) if tail else (-1, b"")
+def _skip_line(file: Readable, position: int) -> int | None:
+    """Move behind the end of an endless line, which goes on at ``position``. Returns that place;
+    None at the file's end."""
+    while data := file.read(CHUNK):
+        cut = data.find(b"\n") + 1
+        if cut:
+            file.seek(position + cut)
+            return position + cut
         position += len(data)
-        cut = data.find(b"\n")
-        if cut >= 0:
-            file.seek(position - len(data) + cut + 1)
-            return position - len(data) + cut + 1, b""
-        tail = b""
+    return None
 
 
 def line_start(file: IO[bytes], at: int) -> int:

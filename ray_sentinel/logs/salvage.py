@@ -6,8 +6,8 @@ import errno
 import os
 from typing import IO
 
-from ray_sentinel.logs.reading import CHUNK, READ_ERRORS
-from ray_sentinel.logs.unpacking import ENDLESS
+from ray_sentinel.logs.reading import CHUNK
+from ray_sentinel.logs.unpacking import ENDLESS, READ_ERRORS
 
 _PIECE = 64 << 10
 """Unpacked bytes that are asked for at once: where a file is torn, a failing read loses no more

@@ -8,7 +8,8 @@ import msgspec
 
 from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.logs.find import FoundLog
-from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log
+from ray_sentinel.logs.reading import compression, open_log
+from ray_sentinel.logs.unpacking import READ_ERRORS
 
 _FRONT = 16 << 10
 

@@ -38,70 +38,28 @@ def open_packed(path: Path, packed: str) -> IO[bytes]:
     Reading raises one of ``READ_ERRORS`` for a truncated or broken file, and for one that
     decompresses to too much. Raises OSError, and InputError for zstd if nothing can decompress it.
     """
-    openers: dict[str, Callable[[Path], Any]] = {
-        ".gz": gzip.open,
-        ".xz": _open_xz,
-        ".bz2": bz2.open,
-        ".zst": _open_zst,
-    }
     size = path.stat().st_size
-    return _Limited(openers[packed](path), size)  # type: ignore[return-value]
-
-
-class _Limited:
-    """A file being unpacked, up to a limit; as much of ``IO[bytes]`` as readers of logs need."""
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self._file, self._size = file, size
-        self._most = max(LEAST, RATIO * size)
-        self._at = 0
-
-    def read(self, size: int) -> bytes:
-        """As of a file."""
-        return self._counted(self._file.read(self._allowed(size)))
-
-    def read1(self, size: int) -> bytes:
-        """As of a buffered file."""
-        return self._counted(self._file.read1(self._allowed(size)))  # type: ignore[attr-defined]
-
-    def seek(self, at: int) -> int:
-        """Continue at ``at``, counted from the front; never beyond the limit."""
-        self._at = self._file.seek(min(at, self._most))
-        return self._at
-
-    def close(self) -> None:
-        """As of a file."""
-        self._file.close()
-
-    def __enter__(self) -> _Limited:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _allowed(self, size: int) -> int:
-        left = self._most - self._at
-        if left <= 0:
-            raise OSError(
-                f"{ENDLESS} {self._most / 1e6:.0f} MB, from {self._size / 1e6:.3g} MB: "
-                "what follows is not read"
-            )
-        return min(size, left) if size >= 0 else left
-
-    def _counted(self, data: bytes) -> bytes:
-        self._at += len(data)
-        return data
+    if packed == ".zst":
+        zstd = _zstd(path)
+        raw = _Unpacking(zstd.open(path, "rb"), size, (zstd.ZstdError,))
+    else:
+        openers: dict[str, Callable[[Path], Any]] = {
+            ".gz": gzip.open,
+            ".xz": _Xz,
+            ".bz2": bz2.open,
+        }
+        raw = _Unpacking(openers[packed](path), size)
+    return io.BufferedReader(raw, _PIECE)
 
 
 class _Unpacking(io.RawIOBase):
-    """A file being unpacked. Going back starts from the beginning: a frame has no index. ``broken``
-    is what the library raises for damage, where that is no OSError."""
+    """A file being unpacked, up to a limit; ``size`` is that of the packed one. Going back starts
+    from the beginning: a frame has no index. ``broken`` is what the library raises for damage,
+    where that is no OSError."""
 
-    def __init__(
-        self, opener: Callable[[], IO[bytes]], broken: tuple[type[Exception], ...] = ()
-    ) -> None:
-        self._opener, self._broken = opener, broken
-        self._file = opener()
+    def __init__(self, file: Any, size: int, broken: tuple[type[Exception], ...] = ()) -> None:
+        self._file, self._size, self._broken = file, size, broken
+        self._most = max(LEAST, RATIO * size)
         self._at = 0
 
     def readable(self) -> bool:
@@ -113,24 +71,32 @@ class _Unpacking(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self._read(len(buffer))
         buffer[: len(data)] = data
-        self._at += len(data)
         return len(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Continue at ``offset``; never beyond the limit."""
         if whence != io.SEEK_SET:
             raise OSError("only positions from the front are known in a packed file")
         if offset < self._at:
-            self._file.close()
-            self._file, self._at = self._opener(), 0
-        while self._at < offset and (data := self._read(min(1 << 20, offset - self._at))):
-            self._at += len(data)
+            self._at = self._file.seek(0)
+        end = min(offset, self._most)
+        while self._at < end and self._read(min(1 << 20, end - self._at)):
+            pass
         return self._at
 
     def _read(self, size: int) -> bytes:
+        left = self._most - self._at
+        if left <= 0:
+            raise OSError(
+                f"{ENDLESS} {self._most / 1e6:.0f} MB, from {self._size / 1e6:.3g} MB: "
+                "what follows is not read"
+            )
         try:
-            return self._file.read(size)
+            data = bytes(self._file.read1(min(size, left)))
         except self._broken as error:
             raise OSError(f"broken data: {error}") from None
+        self._at += len(data)
+        return data
 
     def tell(self) -> int:
         return self._at
@@ -140,20 +106,15 @@ class _Unpacking(io.RawIOBase):
         super().close()
 
 
-def _open_zst(path: Path) -> IO[bytes]:
-    """The standard library's from Python 3.14 on, else its backport; both refuse windows above
+def _zstd(path: Path) -> Any:
+    """The standard library's zstd from Python 3.14 on, else its backport; both refuse windows above
     128 MiB."""
     try:
-        zstd = importlib.import_module(_ZSTD)
+        return importlib.import_module(_ZSTD)
     except ImportError:
         raise InputError(
             f"{path}: is compressed with zstd; pip install {_ZSTD}, or unpack it first (zstd -d)"
         ) from None
-    return io.BufferedReader(_Unpacking(lambda: zstd.open(path, "rb"), (zstd.ZstdError,)), _PIECE)
-
-
-def _open_xz(path: Path) -> IO[bytes]:
-    return io.BufferedReader(_Unpacking(lambda: _Xz(path)), _PIECE)  # type: ignore[arg-type, return-value]
 
 
 class _Xz:
@@ -163,7 +124,7 @@ class _Xz:
         self._source = path.open("rb")
         self._stream: lzma.LZMADecompressor | None = None
 
-    def read(self, size: int) -> bytes:
+    def read1(self, size: int) -> bytes:
         """At most ``size`` bytes; none at the end."""
         while True:
             stream, fresh = self._stream, b""
@@ -178,6 +139,11 @@ class _Xz:
                 raise EOFError("the file ends within a packed stream")
             if data := stream.decompress(fresh, size):
                 return data
+
+    def seek(self, at: int) -> int:
+        """Begin again: ``at`` is 0."""
+        self._stream = None
+        return self._source.seek(at)
 
     def close(self) -> None:
         """As of a file."""

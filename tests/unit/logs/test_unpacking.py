@@ -16,8 +16,9 @@ import pytest
 from ray_sentinel.errors import InputError
 from ray_sentinel.logs import unpacking
 from ray_sentinel.logs.catalogue import load_catalogue
-from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log
+from ray_sentinel.logs.reading import compression, open_log
 from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.logs.unpacking import READ_ERRORS
 from tests.support.parts import require_module
 
 ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
