@@ -14,9 +14,10 @@ from ray_sentinel.evidence.logs.lines.levels import is_quiet, level
 from ray_sentinel.evidence.logs.lines.lines import Origin, ScannedLine, parse_line
 from ray_sentinel.evidence.logs.lines.times import parse_time
 from ray_sentinel.evidence.logs.lines.tracebacks import HEADER, parse_exception
+from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.reading import compression, line_start, open_log, read_chunks
 from ray_sentinel.logs.salvage import Salvage, damage_text, reason
-from ray_sentinel.logs.select import Described, LineFilter, line_fits
+from ray_sentinel.logs.select import LineFilter, line_fits
 from ray_sentinel.logs.unpacking import READ_ERRORS
 from ray_sentinel.masking import mask
 
@@ -80,7 +81,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def last_lines(
-    files: Sequence[Described],
+    files: Sequence[FoundLog],
     wanted: LineFilter,
     catalogue: Catalogue,
     count: int,
@@ -94,7 +95,7 @@ def last_lines(
         kept = _judged(item, wanted, catalogue, raw, errors=errors)
         lines = _with_note(item, kept[-count:] if count else [])
         if problem:
-            lines.append(_damaged(item, problem))
+            lines.append(_noted(item, problem, "error"))
         when = 0.0
         for order, line in enumerate(lines):
             when = line.time if line.time is not None else when
@@ -104,7 +105,7 @@ def last_lines(
 
 
 def follow(
-    files: Sequence[Described],
+    files: Sequence[FoundLog],
     wanted: LineFilter,
     catalogue: Catalogue,
     clock: Clock,
@@ -115,7 +116,7 @@ def follow(
 ) -> Iterator[Shown]:
     """New lines as they are written, until ``more`` returns False. A file that shrinks is read from
     its start."""
-    places = {item.found.path: item.found.path.stat().st_size for item in files}
+    places = {item.path: item.path.stat().st_size for item in files}
     while more():
         for item in files:
             yield from _grown(item, wanted, catalogue, places, errors=errors)
@@ -123,14 +124,14 @@ def follow(
 
 
 def _grown(
-    item: Described,
+    item: FoundLog,
     wanted: LineFilter,
     catalogue: Catalogue,
     places: dict[Path, int],
     *,
     errors: bool,
 ) -> Iterator[Shown]:
-    path = item.found.path
+    path = item.path
     try:
         size = path.stat().st_size
         if size < places[path]:
@@ -151,9 +152,9 @@ def _grown(
     yield from _with_note(item, kept)
 
 
-def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str]:
+def _tail(item: FoundLog, count: int, *, whole: bool) -> tuple[list[bytes], str]:
     """The file's last lines, all of them when errors are looked for; and what cannot be read."""
-    path = item.found.path
+    path = item.path
     lines: list[bytes] = []
     try:
         packed = compression(path)
@@ -161,7 +162,7 @@ def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str
             start = 0
             if not packed and not whole:
                 reach = max(_LEAST_BYTES, count * _BYTES_A_LINE) if count else 0
-                start = line_start(opened, max(0, item.found.file.size - reach))
+                start = line_start(opened, max(0, item.file.size - reach))
             file = Salvage(opened)
             file.seek(start)
             for _, data in read_chunks(file, start):
@@ -187,17 +188,13 @@ def _drop_first(lines: list[bytes]) -> None:
     del lines[:dropped]
 
 
-def _damaged(item: Described, problem: str) -> Shown:
-    """A line that reports trouble with the file itself."""
-    return _noted(item, problem, "error")
+def _noted(item: FoundLog, text: str, mark: str) -> Shown:
+    """A line about the file itself."""
+    line = ViewLine(text=f"({text})", origin=item.file.origin, mark=mark)
+    return Shown(item.file.label, line, None)
 
 
-def _noted(item: Described, text: str, mark: str) -> Shown:
-    line = ViewLine(text=f"({text})", origin=item.origin, mark=mark)
-    return Shown(item.found.file.label, line, None)
-
-
-def _with_note(item: Described, kept: Sequence[tuple[Shown, bool]]) -> list[Shown]:
+def _with_note(item: FoundLog, kept: Sequence[tuple[Shown, bool]]) -> list[Shown]:
     """The lines, and how many of them are shown in part."""
     shown = [line for line, _ in kept]
     if cut := sum(is_cut for _, is_cut in kept):
@@ -208,7 +205,7 @@ def _with_note(item: Described, kept: Sequence[tuple[Shown, bool]]) -> list[Show
 
 
 def _judged(
-    item: Described,
+    item: FoundLog,
     wanted: LineFilter,
     catalogue: Catalogue,
     lines: Sequence[bytes],
@@ -221,10 +218,10 @@ def _judged(
         if not raw.strip():
             continue
         text = raw[:_LONGEST].decode("utf-8", "replace")
-        line = view_line(text, catalogue, item.found.file.kind)
+        line = view_line(text, catalogue, item.file.kind)
         if errors and line.mark != "error":
             continue
-        if wanted.anything or line_fits(line.origin, item.origin, wanted):
-            shown = Shown(item.found.file.label, line, parse_time(text, _YEAR))
+        if wanted.anything or line_fits(line.origin, item.file.origin, wanted):
+            shown = Shown(item.file.label, line, parse_time(text, _YEAR))
             kept.append((shown, len(raw) > _LONGEST))
     return kept

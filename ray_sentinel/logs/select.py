@@ -30,19 +30,13 @@ class LineFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self == LineFilter()
 
 
-class Described(msgspec.Struct, frozen=True):
-    """A file with what its first lines add to its name: the actor's class, the rank."""
-
-    found: FoundLog
-    origin: Origin
-
-
-def describe(found: Iterable[FoundLog]) -> tuple[Described, ...]:
-    """Read the beginning of Ray's worker files for ``:actor_name:`` and RANK."""
-    return tuple(Described(item, _with_front(item)) for item in found)
+def describe(found: Iterable[FoundLog]) -> tuple[FoundLog, ...]:
+    """The files, with what the beginning of Ray's worker files adds to the origin that their names
+    show: the actor's class (``:actor_name:``) and the rank (RANK)."""
+    return tuple(_with_front(item) for item in found)
 
 
-def choose(described: Sequence[Described], wanted: LineFilter) -> tuple[Described, ...]:
+def choose(described: Sequence[FoundLog], wanted: LineFilter) -> tuple[FoundLog, ...]:
     """The files that may contain what is wanted.
 
     A file that states its origin must match; one that does not (a driver's log, which contains
@@ -64,11 +58,11 @@ def line_fits(origin: Origin, file: Origin, wanted: LineFilter) -> bool:
     return all(checks)
 
 
-def _fits(item: Described, wanted: LineFilter) -> bool:
-    if wanted.kind and item.found.file.kind != wanted.kind:
+def _fits(item: FoundLog, wanted: LineFilter) -> bool:
+    if wanted.kind and item.file.kind != wanted.kind:
         return False
-    own = item.origin
-    mixed = item.found.file.kind in ("log", "driver", "slurm")
+    own = item.file.origin
+    mixed = item.file.kind in ("log", "driver", "slurm")
     return (
         _agrees(wanted.rank, own.rank, mixed)
         and _agrees(wanted.pid, own.pid, mixed)
@@ -90,18 +84,19 @@ def _agrees(asked: int | str | None, own: int | str | None, mixed: bool) -> bool
     return asked == own
 
 
-def _with_front(item: FoundLog) -> Origin:
+def _with_front(item: FoundLog) -> FoundLog:
     if item.file.kind != "worker":
-        return item.file.origin
+        return item
     try:
         with open_log(item.path, compression(item.path)) as file:
             front = file.read(_FRONT).decode("utf-8", "replace")
     except READ_ERRORS:
-        return item.file.origin  # listed all the same; reading it will say why it cannot be read
+        return item  # listed all the same; reading it will say why it cannot be read
     actor, rank = "", None
     for line in front.splitlines()[:60]:
         if line.startswith(":actor_name:"):
             actor = line.removeprefix(":actor_name:").strip()
         elif line.startswith("RANK=") and line[5:].strip().isdigit():
             rank = int(line[5:])
-    return item.file.origin.filled(Origin(actor=actor, rank=rank))
+    origin = item.file.origin.filled(Origin(actor=actor, rank=rank))
+    return FoundLog(item.path, msgspec.structs.replace(item.file, origin=origin))

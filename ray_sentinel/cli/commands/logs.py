@@ -26,8 +26,9 @@ from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.report.words import second
 
 if TYPE_CHECKING:  # 60 ms, which `ray-sentinel --help` need not wait for
+    from ray_sentinel.logs.find import FoundLog
     from ray_sentinel.logs.follow import Shown
-    from ray_sentinel.logs.select import Described, LineFilter
+    from ray_sentinel.logs.select import LineFilter
 
 WIDEST = 4_096
 """Characters of the longest line in the list of files."""
@@ -125,7 +126,7 @@ def _of_node(args: argparse.Namespace, wanted: LineFilter) -> int:
         return _show_files(choose(describe(find_logs(folder)), anywhere), anywhere, args)
 
 
-def _show_files(files: Sequence[Described], wanted: LineFilter, args: argparse.Namespace) -> int:
+def _show_files(files: Sequence[FoundLog], wanted: LineFilter, args: argparse.Namespace) -> int:
     from ray_sentinel.clock import SystemClock
     from ray_sentinel.logs.catalogue import load_catalogue
     from ray_sentinel.logs.follow import follow, last_lines
@@ -152,17 +153,17 @@ def _show_files(files: Sequence[Described], wanted: LineFilter, args: argparse.N
     return 0 if lines or (files and last == 0) else 1
 
 
-def _list(files: Sequence[Described], *, as_json: bool) -> None:
+def _list(files: Sequence[FoundLog], *, as_json: bool) -> None:
     rows = [
         {
-            "file": item.found.file.label,
-            "kind": item.found.file.kind,
-            "rank": item.origin.rank,
-            "node": item.origin.host or item.origin.ip,
-            "pid": item.origin.pid,
-            "actor": item.origin.actor,
-            "bytes": item.found.file.size,
-            "modified": item.found.file.modified,
+            "file": item.file.label,
+            "kind": item.file.kind,
+            "rank": item.file.origin.rank,
+            "node": item.file.origin.host or item.file.origin.ip,
+            "pid": item.file.origin.pid,
+            "actor": item.file.origin.actor,
+            "bytes": item.file.size,
+            "modified": item.file.modified,
         }
         for item in files
     ]
@@ -177,7 +178,7 @@ def _list(files: Sequence[Described], *, as_json: bool) -> None:
         table.add_column(name, justify="right" if name in ("rank", "pid", "bytes") else "left")
     for item, row in zip(files, rows, strict=True):
         cells = ["" if row[key] is None else clean(str(row[key])) for key in names]
-        modified = item.found.file.modified
+        modified = item.file.modified
         table.add_row(*cells, second(modified) if modified else "", clean(str(row["file"])))
     # The file is last and in one piece, even if it is longer than the terminal is wide: with the
     # end cut off, the files of two workers are the same, and none can be copied.

@@ -84,7 +84,7 @@ def test_an_exception_in_an_actor(tmp_path: Path, temp: Path) -> None:
     assert (answer.exception.kind, answer.exception.message) == ("ValueError", "no such shard")
     files = choose(describe(find_logs(temp)), LineFilter(pid=pids[1], kind="worker"))
     assert len(files) >= 1
-    assert {item.origin.actor for item in files} == {"TrainerActor"}
+    assert {item.file.origin.actor for item in files} == {"TrainerActor"}
 
 
 def test_the_sessions_folder_alone(tmp_path: Path, temp: Path) -> None:

@@ -83,7 +83,7 @@ def _actors(folder: Path) -> None:
     assert len(described) == 3
     for actor in ("TrainerActor", "SglEngine", "MooncakeMaster"):
         (one,) = choose(described, LineFilter(actor=actor))
-        assert one.origin.actor == actor
+        assert one.file.origin.actor == actor
     assert choose(described, LineFilter(actor="Router")) == ()
 
 
@@ -124,7 +124,7 @@ def _whose(folder: Path) -> None:
 
 def _by_pid(folder: Path) -> None:
     described = describe(find_logs(_session(folder)))
-    assert [one.origin.pid for one in choose(described, LineFilter(pid=101))] == [101]
+    assert [one.file.origin.pid for one in choose(described, LineFilter(pid=101))] == [101]
     assert choose(described, LineFilter(pid=9)) == ()
 
 
@@ -165,7 +165,9 @@ def _far(folder: Path) -> None:
         (folder / node).mkdir(parents=True)
         (folder / node / f"{WORKER}.err").write_text("2025-01-02 10:00:00 INFO up\n")
     described = describe(find_logs(folder.parent))
-    assert [one.origin.host for one in choose(described, LineFilter(node="node002"))] == ["node002"]
+    assert [one.file.origin.host for one in choose(described, LineFilter(node="node002"))] == [
+        "node002"
+    ]
     assert choose(described, LineFilter(node="node009")) == ()
 
 

@@ -82,7 +82,7 @@ def test_listing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_choosing(tree: Path, wanted: LineFilter, labels: set[str]) -> None:
     files = choose(describe(find_logs(tree)), wanted)
-    names = {Path(item.found.file.label).name for item in files}
+    names = {Path(item.file.label).name for item in files}
     assert {label for label in labels if any(label in name for name in names)} == labels
     assert all(any(label in name for label in labels) for name in names)
 
