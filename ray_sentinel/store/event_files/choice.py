@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.event_files.runs import EventRun
+from ray_sentinel.store.event_files.runs import EventRun, meet
 
 MAX_TOLD = 8
 """Most left-out runs that are named, the newest ones; of the others only the number is given."""
@@ -23,9 +23,7 @@ def choose(
     if name:
         return _named(training, root, name)
     if within is not None:
-        training = [
-            run for run in training if run.times[0] <= within[1] and run.times[1] >= within[0]
-        ] or training
+        training = [run for run in training if meet(run.times, within)] or training
     return training[-1] if training else None
 
 

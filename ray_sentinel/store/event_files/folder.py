@@ -90,7 +90,7 @@ LEAST_POINTS = 3
 def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:
     """All scalars in the files of a folder; ``notes`` say what was lost or left out."""
     state = RunState()
-    folder = EventFolder(path, {}, [], {})
+    folder = EventFolder(path)
     timeless = 0
     doubled: set[str] = set()
     for file in files:

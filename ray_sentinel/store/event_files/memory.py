@@ -35,12 +35,10 @@ class MemorySource:
 
     def span(self) -> tuple[float, float] | None:
         """As for any source."""
-        ends = [
-            (float(series.times[0]), float(series.times[-1]))
-            for family in self._series.values()
-            for series in family
-        ]
-        return (min(a for a, _ in ends), max(b for _, b in ends)) if ends else None
+        times = [series.times for family in self._series.values() for series in family]
+        if not times:
+            return None
+        return float(min(one[0] for one in times)), float(max(one[-1] for one in times))
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
         """As for any source."""

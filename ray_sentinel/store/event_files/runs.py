@@ -22,6 +22,8 @@ from ray_sentinel.diagnose.runs import evaluates
 
 Points = list[tuple[float, float]]
 """Pairs of Unix seconds and value, in the order in which they were written."""
+Span = tuple[float, float]
+"""Begin and end, in Unix seconds."""
 Slot = tuple[int, str]
 """The part of a run that a folder holds, as rank and role; the rank is -1 if no folder gives
 one."""
@@ -35,6 +37,18 @@ LEAST_STEPS = 2
 """Number of different steps that a folder must hold to count as a training."""
 
 
+def hull(spans: Iterable[Span]) -> Span:
+    """The time from the first begin to the last end of some spans, of which there is one at
+    least."""
+    begins, ends = zip(*spans, strict=True)
+    return min(begins), max(ends)
+
+
+def meet(one: Span, other: Span) -> bool:
+    """Whether two spans have a moment in common."""
+    return one[0] <= other[1] and one[1] >= other[0]
+
+
 class EventFolder(msgspec.Struct):
     """The scalars of one folder of event files, or of several that were combined."""
 
@@ -45,10 +59,9 @@ class EventFolder(msgspec.Struct):
     """Parameters that were written as texts."""
 
     @property
-    def times(self) -> tuple[float, float]:
+    def times(self) -> Span:
         """Unix seconds of the first and the last value."""
-        ends = [(one[0][0], one[-1][0]) for one in self.points.values() if one]
-        return min(a for a, _ in ends), max(b for _, b in ends)
+        return hull((one[0][0], one[-1][0]) for one in self.points.values() if one)
 
     @property
     def trains(self) -> bool:
@@ -76,10 +89,9 @@ class EventRun(msgspec.Struct):
         return any(one.trains and not evaluates(slot[1]) for slot, one in self.slots.items())
 
     @property
-    def times(self) -> tuple[float, float]:
+    def times(self) -> Span:
         """Unix seconds of the first and the last value."""
-        ends = [one.times for one in self.slots.values()]
-        return min(a for a, _ in ends), max(b for _, b in ends)
+        return hull(one.times for one in self.slots.values())
 
     @property
     def steps(self) -> tuple[float, float]:
@@ -90,14 +102,12 @@ class EventRun(msgspec.Struct):
 
 def runs_of(folders: Sequence[EventFolder], root: Path) -> list[EventRun]:
     """The runs below ``root``, the earliest first; folders without values belong to none."""
-    groups: dict[Path, dict[Path, Slot]] = defaultdict(dict)
-    known = {folder.path: folder for folder in folders if any(folder.points.values())}
-    for path in known:
-        name, slot = _place(path, root)
-        groups[name][path] = slot
-    runs: list[EventRun] = []
-    for name, slots in groups.items():
-        runs += _runs(name, {path: (slot, known[path]) for path, slot in slots.items()})
+    groups: dict[Path, list[tuple[Slot, EventFolder]]] = defaultdict(list)
+    for folder in folders:
+        if any(folder.points.values()):
+            name, slot = _place(folder.path, root)
+            groups[name].append((slot, folder))
+    runs = [run for name, placed in groups.items() for run in _runs(name, placed)]
     runs.sort(key=lambda run: (run.times[0], str(run.name)))
     return _continued(_nested(runs))
 
@@ -118,20 +128,22 @@ def _place(path: Path, root: Path) -> tuple[Path, Slot]:
     return name, (rank, role or named)
 
 
-def _runs(name: Path, placed: dict[Path, tuple[Slot, EventFolder]]) -> list[EventRun]:
+def _runs(name: Path, placed: Sequence[tuple[Slot, EventFolder]]) -> list[EventRun]:
     """One run, or each folder as its own where they cannot be ranks or attempts of one."""
     slots: dict[Slot, list[EventFolder]] = defaultdict(list)
-    for slot, folder in placed.values():
+    for slot, folder in placed:
         slots[slot].append(folder)
-    apart = any(_overlap(one) for one in slots.values()) or not _ranks(slots)
-    if not apart:
-        ordered = sorted(slots, key=lambda slot: (evaluates(slot[1]), slot))
-        found = EventRun(name, {slot: _joined(slots[slot]) for slot in ordered})
-        return [found]
-    return [
-        EventRun(path, {(-1, "eval" if evaluates(slot[1]) else ""): folder})
-        for path, (slot, folder) in placed.items()
-    ]
+    if any(_overlap(one) for one in slots.values()) or not _ranks(slots):
+        return [
+            EventRun(folder.path, {(-1, "eval" if evaluates(slot[1]) else ""): folder})
+            for slot, folder in placed
+        ]
+    return [EventRun(name, _in_order({slot: _joined(one) for slot, one in slots.items()}))]
+
+
+def _in_order(slots: Mapping[Slot, EventFolder]) -> dict[Slot, EventFolder]:
+    """By rank and role, evaluations last."""
+    return {slot: slots[slot] for slot in sorted(slots, key=lambda one: (evaluates(one[1]), one))}
 
 
 def _overlap(folders: Sequence[EventFolder]) -> bool:
@@ -149,11 +161,8 @@ def _ranks(slots: Mapping[Slot, Sequence[EventFolder]]) -> bool:
         return True
     if ranks[0] > 1 and ranks[-1] - ranks[0] + 1 != len(ranks):
         return False
-    spans: dict[int, tuple[float, float]] = {}
-    for (rank, _), folders in slots.items():
-        ends = [folder.times for folder in folders]
-        spans[rank] = min(a for a, _ in ends), max(b for _, b in ends)
-    return all(_within(spans[rank], spans[ranks[0]]) for rank in ranks)
+    spans = {rank: hull(folder.times for folder in of) for (rank, _), of in slots.items()}
+    return all(meet(spans[rank], spans[ranks[0]]) for rank in ranks)
 
 
 def _joined(folders: Iterable[EventFolder]) -> EventFolder:
@@ -175,7 +184,7 @@ def _nested(runs: list[EventRun]) -> list[EventRun]:
     for run in sorted(runs, key=lambda run: len(run.name.parts)):
         above = run.name.parents
         outer = [one for one in kept if one.name in above and one.trains]
-        outer = [one for one in outer if _within(run.times, one.times)]
+        outer = [one for one in outer if meet(run.times, one.times)]
         if not outer:
             kept.append(run)
             continue
@@ -185,17 +194,11 @@ def _nested(runs: list[EventRun]) -> list[EventRun]:
     return sorted(kept, key=lambda run: (run.times[0], str(run.name)))
 
 
-def _within(inner: tuple[float, float], outer: tuple[float, float]) -> bool:
-    return inner[0] <= outer[1] and inner[1] >= outer[0]
-
-
 def _continued(runs: list[EventRun]) -> list[EventRun]:
     """Runs that go on where an earlier one was, put together with it."""
     found: list[EventRun] = []
     for run in runs:
-        before = None
-        if run.trains and _restored(run):
-            before = next((one for one in reversed(found) if goes_on(one, run)), None)
+        before = next((one for one in reversed(found) if goes_on(one, run)), None)
         found.append(run if before is None else _after(before, run))
     going = {part for run in found for part in run.parts}
     return [run for run in found if run.name not in going]
@@ -230,6 +233,4 @@ def _after(earlier: EventRun, later: EventRun) -> EventRun:
     slots = dict(later.slots)
     for slot, folder in earlier.slots.items():
         slots[slot] = _joined([folder, slots[slot]]) if slot in slots else folder
-    ordered = sorted(slots, key=lambda slot: (evaluates(slot[1]), slot))
-    parts = [*earlier.parts, earlier.name]
-    return EventRun(later.name, {slot: slots[slot] for slot in ordered}, parts)
+    return EventRun(later.name, _in_order(slots), [*earlier.parts, earlier.name])

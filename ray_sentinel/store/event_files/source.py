@@ -19,7 +19,7 @@ from ray_sentinel.store.event_files.choice import choose, describe_choice
 from ray_sentinel.store.event_files.find import find_event_files
 from ray_sentinel.store.event_files.folder import read_folder
 from ray_sentinel.store.event_files.memory import MemorySource
-from ray_sentinel.store.event_files.runs import EventFolder, EventRun, runs_of
+from ray_sentinel.store.event_files.runs import EventFolder, meet, runs_of
 
 
 class EventFilesSource(MemorySource):
@@ -65,7 +65,8 @@ def load_events(
     chosen = choose(runs, root, within, run)
     if chosen is not None:
         source.notes += describe_choice(chosen, runs, root, named=bool(run))
-        runs = [one for one in runs if one is chosen or (not one.trains and _during(one, chosen))]
+        during = chosen.times
+        runs = [r for r in runs if r is chosen or (not r.trains and meet(r.times, during))]
     taken: set[str] = set()
     for one in runs:
         for (_, role), folder in one.slots.items():
@@ -79,10 +80,6 @@ def load_events(
             if not own:
                 taken |= {"tb_step", *(metric_name(tag) for tag in folder.points)}
     return source
-
-
-def _during(run: EventRun, chosen: EventRun) -> bool:
-    return run.times[0] <= chosen.times[1] and run.times[1] >= chosen.times[0]
 
 
 def _add_folder(
