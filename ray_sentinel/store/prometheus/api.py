@@ -81,14 +81,6 @@ def stamp(moment: float) -> str:
     return f"{moment:.3f}"
 
 
-_OVER_TIME = {
-    "last": "last_over_time",
-    "avg": "avg_over_time",
-    "max": "max_over_time",
-    "min": "min_over_time",
-}
-
-
 class PrometheusSource:
     """Reads series from a Prometheus at ``url`` by its API ``/api/v1``.
 
@@ -165,7 +157,7 @@ class PrometheusSource:
     ) -> Grid:
         """As for any source."""
         times = axis(start, end, step)
-        expression = f"{_OVER_TIME[reduce]}({selector}[{round(step * 1000)}ms])"
+        expression = f"{reduce}_over_time({selector}[{round(step * 1000)}ms])"
         rows: dict[tuple[tuple[str, str], ...], Floats] = {}
         for part in np.array_split(times, int(np.ceil(times.size / MAX_POINTS))):
             self._range(expression, part, times, step, rows)
@@ -206,14 +198,9 @@ class _MatrixSeries(msgspec.Struct):
     values: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-class _Data(msgspec.Struct):
+class _Matrix(msgspec.Struct):
     resultType: str
     result: list[_MatrixSeries] = []
-
-
-class _Answer(msgspec.Struct):
-    status: str
-    data: _Data
 
 
 class _Head(msgspec.Struct):
@@ -234,9 +221,9 @@ def _ask_matrix(
 
     Raises what ``PrometheusHttp`` raises.
     """
-    answer = http.decoded(path, http.get(path, query), _Answer)
+    found = http.data(path, _Matrix, query).result
     try:
-        return [(_plain(series.metric), _pairs_of(series.values)) for series in answer.data.result]
+        return [(_plain(series.metric), _pairs_of(series.values)) for series in found]
     except ValueError:
         raise http.not_prometheus(f"{path}: the samples are no pairs of numbers") from None
 

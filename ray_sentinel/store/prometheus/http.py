@@ -42,12 +42,9 @@ class PrometheusHttp:
 
     def data(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
         """The ``data`` of an answer, which must be of that kind."""
-        return self.decoded(path, self.get(path, query or {}), _Answer[kind]).data  # type: ignore[valid-type]
-
-    def decoded(self, path: str, body: bytes, kind: type[T]) -> T:
-        """The body of an answer, which must be of that kind."""
+        body = self.get(path, query or {})
         try:
-            return msgspec.json.decode(body, type=kind)
+            return msgspec.json.decode(body, type=_Answer[kind]).data  # type: ignore[valid-type]
         except (ValueError, RecursionError) as error:
             raise self.not_prometheus(f"{path}: {error}") from None
 
