@@ -11,6 +11,7 @@ import hashlib
 import http.client
 import os
 import platform
+import shutil
 import tarfile
 import tempfile
 import urllib.error
@@ -98,11 +99,11 @@ def _fetch(archive: Path | None, where: str, target: IO[bytes]) -> None:
         except OSError as error:
             raise InputError(f"{archive} cannot be read: {error.strerror}") from None
         with source:
-            _copy(source, target)
+            shutil.copyfileobj(source, target)
         return
     try:
         with urllib.request.urlopen(where, timeout=DEADLINE) as answer:
-            _copy(answer, target)
+            shutil.copyfileobj(answer, target)
     except urllib.error.HTTPError as error:
         raise UnreachableError(f"{where} cannot be had: HTTP {error.code}") from None
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
@@ -111,11 +112,6 @@ def _fetch(archive: Path | None, where: str, target: IO[bytes]) -> None:
             f"{where} cannot be had: {reason}. Without network, bring the archive here and give "
             "it with --archive FILE, or `apt-get install prometheus`"
         ) from None
-
-
-def _copy(source: IO[bytes], target: IO[bytes]) -> None:
-    while data := source.read(CHUNK):
-        target.write(data)
 
 
 def _check(file: IO[bytes], checksum: str, where: str) -> None:
@@ -146,7 +142,7 @@ def _install(archive: tarfile.TarFile, member: str, target: Path) -> Path:
         raise KeyError(f"{member} is no file")
     scratch = target.with_name(f".{target.name}.new")
     with source, scratch.open("wb") as program:
-        _copy(source, program)
+        shutil.copyfileobj(source, program)
     os.chmod(scratch, 0o755)
     scratch.replace(target)
     return target

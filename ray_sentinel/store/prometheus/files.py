@@ -39,23 +39,14 @@ class JobFiles:
 
     def __init__(self, folder: Path, scrape: ScrapeConfig | None = None) -> None:
         self.folder = folder
+        self.data = folder / "data"
+        """Where its database is."""
+        self.log = folder / "prometheus.log"
+        """Its log."""
+        self.config = folder / "prometheus.yml"
+        """Its configuration file."""
         self._scrape = scrape or ScrapeConfig()
         self._written: dict[str, bytes] = {}
-
-    @property
-    def data(self) -> Path:
-        """Where its database is."""
-        return self.folder / "data"
-
-    @property
-    def log(self) -> Path:
-        """Its log."""
-        return self.folder / "prometheus.log"
-
-    @property
-    def config(self) -> Path:
-        """Its configuration file."""
-        return self.folder / "prometheus.yml"
 
     def write_targets(self, agents: tuple[str, ...], ray: Mapping[str, str]) -> None:
         """Write the list of targets; Prometheus watches these files by itself."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ray_sentinel.store.prometheus.tsdb import Database, inspect
 
-TRIES = 3
+TRIES = 4
 """Attempts to copy a live job's data: blocks come and go meanwhile."""
 
 
@@ -24,14 +24,13 @@ def mirror_steadily(folder: Path, target: Path) -> tuple[Database, list[str]]:
     A head that has just become a block is in neither the list of blocks nor the rest of the
     write-ahead log. Raises InputError if the folder cannot be read.
     """
-    for _ in range(TRIES):
+    for attempt in range(TRIES):
+        if attempt:
+            shutil.rmtree(target)
         database = inspect(folder)
         notes = mirror(database, target)
         if not database.live or _same_blocks(database, inspect(folder)):
             return database, notes
-        shutil.rmtree(target)
-    database = inspect(folder)
-    notes = mirror(database, target)
     return database, [*notes, "blocks came and went while they were copied: some may be missing"]
 
 
