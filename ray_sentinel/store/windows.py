@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from ray_sentinel import regex as re
-from ray_sentinel.diagnose.series import Selector, TimeSeries
+from ray_sentinel.diagnose.series import Grid, Selector, TimeSeries
 from ray_sentinel.errors import InputError, UsageError
 
 LAST_STEP_LEAD = 1800.0
@@ -52,19 +53,12 @@ def _edge(text: str, source: TimeSeries, span: tuple[float, float]) -> float:
 
 
 def _when_done(step: int, source: TimeSeries, span: tuple[float, float]) -> float:
-    cell = max((span[1] - span[0]) / 2000.0, 10.0)
-    reached = []
-    for name in ("tb_step", "train_step", "tb_global_step"):
-        if name not in source.families():
-            continue
-        grid = source.query_range(Selector(name), span[0], span[1], cell, "max")
-        for row in grid.values:
-            done = [float(at) for at, value in zip(grid.times, row, strict=True) if value >= step]
-            reached += done[:1]
-        if reached:
-            return min(reached)
+    for grid in _step_grids(source, span, ("tb_step", "train_step", "tb_global_step")):
+        done = grid.times[(grid.values >= step).any(axis=0)]
+        if done.size:
+            return float(done[0])
         raise InputError(f"{source.title} does not reach step {step}")
-    raise InputError(f"{source.title} holds no step series: give --window START..END")
+    raise _no_steps(source)
 
 
 def parse_time(text: str) -> float:
@@ -88,17 +82,22 @@ def parse_time(text: str) -> float:
 
 def last_step(source: TimeSeries, span: tuple[float, float]) -> float:
     """When the step series last rose. Raises InputError if there is none."""
-    step = max((span[1] - span[0]) / 2000.0, 10.0)
-    for name in ("tb_step", "train_step"):
-        if name not in source.families():
-            continue
-        grid = source.query_range(Selector(name), span[0], span[1], step, "max")
-        rises = [
-            float(grid.times[index])
-            for row in grid.values
-            for index in range(1, row.size)
-            if row[index] > row[index - 1]
-        ]
-        if rises:
-            return max(rises)
-    raise InputError(f"{source.title} holds no step series: give --window START..END")
+    for grid in _step_grids(source, span, ("tb_step", "train_step")):
+        rises = (grid.values[:, 1:] > grid.values[:, :-1]).any(axis=0)
+        if rises.any():
+            return float(grid.times[1:][rises][-1])
+    raise _no_steps(source)
+
+
+def _step_grids(
+    source: TimeSeries, span: tuple[float, float], names: tuple[str, ...]
+) -> Iterator[Grid]:
+    """Those of the step series that the source has, each on some 2,000 cells."""
+    cell = max((span[1] - span[0]) / 2000.0, 10.0)
+    for name in names:
+        if name in source.families():
+            yield source.query_range(Selector(name), span[0], span[1], cell, "max")
+
+
+def _no_steps(source: TimeSeries) -> InputError:
+    return InputError(f"{source.title} holds no step series: give --window START..END")
