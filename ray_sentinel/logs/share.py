@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -68,22 +68,14 @@ def read_shared(
         asked = [(group, pool.submit(_ask, group, catalogues)) for group in groups[1:]]
         answers.update(_read_here(groups[0], catalogue, advance))
         for group, future in asked:
-            answers.update(_received(group, future, catalogue, advance))
+            found = future.result()
+            if found is None:
+                answers.update(_read_here(group, catalogue, advance))
+                continue
+            for piece in group:
+                advance(piece, piece.item.file.size)
+            answers.update(found)
     return [answers[piece.index] for piece in pieces]
-
-
-def _received(
-    group: Sequence[Piece],
-    future: Future[list[tuple[int, FileAnswer]] | None],
-    catalogue: Catalogue,
-    advance: Callable[[Piece, int], None],
-) -> dict[int, FileAnswer]:
-    found = future.result()
-    if found is None:
-        return _read_here(group, catalogue, advance)
-    for piece in group:
-        advance(piece, piece.item.file.size)
-    return dict(found)
 
 
 def _balanced(pieces: Sequence[Piece], count: int) -> list[list[Piece]]:
