@@ -101,7 +101,6 @@ def find_logs(root: Path) -> tuple[FoundLog, ...]:
 
 def _walk(root: Path) -> Iterator[FoundLog]:
     seen: set[tuple[int, int]] = set()
-    count = 0
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(
             name
@@ -124,8 +123,7 @@ def _walk(root: Path) -> Iterator[FoundLog]:
             if not stat.S_ISREG(status.st_mode) or status.st_size == 0 or key in seen:
                 continue
             seen.add(key)
-            count += 1
-            if count > _MAX_FILES:
+            if len(seen) > _MAX_FILES:
                 raise InputError(
                     f"{root}: holds more than {_MAX_FILES} files; give a smaller part of it"
                 )

@@ -32,6 +32,8 @@ _MOST_NEW = 8 << 20
 _BYTES_A_LINE = 400
 _LEAST_BYTES = 64 << 10
 """Least number of bytes at a file's end in which its last lines are looked for."""
+_LOOK_SECONDS = 0.5
+"""Seconds between two looks at files that grow."""
 _YEAR = 1970
 
 
@@ -112,44 +114,36 @@ def follow(
     *,
     errors: bool,
     more: Callable[[], bool] = lambda: True,
-    interval: float = 0.5,
 ) -> Iterator[Shown]:
     """New lines as they are written, until ``more`` returns False. A file that shrinks is read from
     its start."""
     places = {item.path: item.path.stat().st_size for item in files}
     while more():
         for item in files:
-            yield from _grown(item, wanted, catalogue, places, errors=errors)
-        clock.sleep(interval)
+            new = _grown(item.path, places)
+            yield from _with_note(item, _judged(item, wanted, catalogue, new, errors=errors))
+        clock.sleep(_LOOK_SECONDS)
 
 
-def _grown(
-    item: FoundLog,
-    wanted: LineFilter,
-    catalogue: Catalogue,
-    places: dict[Path, int],
-    *,
-    errors: bool,
-) -> Iterator[Shown]:
-    path = item.path
+def _grown(path: Path, places: dict[Path, int]) -> list[bytes]:
+    """The lines behind the place of a file, which is moved behind them."""
     try:
         size = path.stat().st_size
         if size < places[path]:
             places[path] = 0
         if size == places[path]:
-            return
+            return []
         with path.open("rb") as file:
             places[path] = max(places[path], size - _MOST_NEW)
             file.seek(places[path])
             data = file.read(size - places[path])
     except OSError:
-        return  # rotated away; it may come back
+        return []  # rotated away; it may come back
     cut = data.rfind(b"\n") + 1
     if not cut and len(data) > _LONGEST:
         cut = len(data)  # a line without an end is shown as it grows
     places[path] += cut
-    kept = _judged(item, wanted, catalogue, data[:cut].split(b"\n"), errors=errors)
-    yield from _with_note(item, kept)
+    return data[:cut].split(b"\n")
 
 
 def _tail(item: FoundLog, count: int, *, whole: bool) -> tuple[list[bytes], str]:
