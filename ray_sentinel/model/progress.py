@@ -10,9 +10,6 @@ from ray_sentinel.model.identity import Node, ProcessId, Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event
 from ray_sentinel.model.samples import SampleBatch
 
-SNAPSHOT_VERSION = 1
-
-
 STOPPED = frozenset({"T", "t"})
 """States of stopped processes, or ones that a tracer holds, as letters of ``/proc/<pid>/stat``."""
 HELD = STOPPED | {"D"}
@@ -185,4 +182,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     clock_shift: float = 0.0
     """Seconds by which the node's wall clock, which stamps what its ranks write, is ahead of the
     agent's clock, because it was set since the agent started."""
-    version: int = SNAPSHOT_VERSION
+    version: int = 1

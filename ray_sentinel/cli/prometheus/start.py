@@ -100,11 +100,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _downloaded(*, wanted: bool) -> str:
     """The option that names the program; empty if it is found without."""
-    from ray_sentinel.store.prometheus.binary import find_program
+    from ray_sentinel.store.prometheus.binary import find_prometheus
     from ray_sentinel.store.prometheus.download import download
 
     try:
-        return find_program("prometheus")
+        return find_prometheus()
     except MissingPartError:
         if not wanted:
             raise

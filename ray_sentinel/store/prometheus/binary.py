@@ -1,4 +1,4 @@
-"""Finds the prometheus and promtool programs, and what the installed ones can do."""
+"""Finds the program of Prometheus, and what the installed one can do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.errors import MissingPartError
 from ray_sentinel.process import run
 
+_NAME = "prometheus"
 CACHE = Path("~/.cache/ray_sentinel/bin")
 PROBE_SECONDS = 60.0
 """Seconds that the program may take to print its version or its help: it has 100 MB and more, and
@@ -41,25 +42,25 @@ class Program(msgspec.Struct, frozen=True):
         return ".".join(map(str, self.version))
 
 
-def find_program(name: str = "prometheus", option: str = "") -> str:
-    """The path of one of Prometheus's programs: from the option, PATH, or our cache.
+def find_prometheus(option: str = "") -> str:
+    """The path of Prometheus's program: from the option, PATH, or our cache.
 
     ``option`` may name the program itself or its folder. Raises MissingPartError with the command
     that installs it.
     """
     if option:
         given = Path(option).expanduser()
-        given = given / name if given.is_dir() else given.with_name(name)
+        given = given / _NAME if given.is_dir() else given.with_name(_NAME)
         if os.access(given, os.X_OK) and given.is_file():
             return str(given)
         raise MissingPartError(f"{given} is not a program that can be run")
-    if found := shutil.which(name):
+    if found := shutil.which(_NAME):
         return found
-    cached = CACHE.expanduser() / name
+    cached = CACHE.expanduser() / _NAME
     if os.access(cached, os.X_OK):
         return str(cached)
     raise MissingPartError(
-        f"the program {name} is not installed: `apt-get install prometheus`, or "
+        "the program prometheus is not installed: `apt-get install prometheus`, or "
         f"`ray-sentinel prometheus download` (into {CACHE}), or name it: --prometheus PATH with "
         "`up`, --binary PATH elsewhere"
     )

@@ -22,7 +22,7 @@ from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
 from ray_sentinel.private_files import keep_private, opener
 from ray_sentinel.process import end, reap, spawn
-from ray_sentinel.store.prometheus.binary import OUT_OF_ORDER, find_program, probe
+from ray_sentinel.store.prometheus.binary import OUT_OF_ORDER, find_prometheus, probe
 from ray_sentinel.store.prometheus.files import LOW_BYTES, JobFiles
 from ray_sentinel.store.prometheus.ports import answers, free_port
 from ray_sentinel.store.prometheus.scrape_config import check_scrape
@@ -106,7 +106,7 @@ class JobPrometheus:
     ) -> None:
         if not retention or not _DURATION.fullmatch(retention):
             raise ConfigError(f"prometheus.retention: {retention!r} is no duration such as 30d")
-        self.program = probe(find_program("prometheus", binary))
+        self.program = probe(find_prometheus(binary))
         check_scrape(scrape or ScrapeConfig())
         self.files = JobFiles(folder, scrape)
         self.restarts = 0

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ray_sentinel.errors import InputError, UnreachableError
 from ray_sentinel.process import end, spawn
-from ray_sentinel.store.prometheus.binary import find_program, version_of
+from ray_sentinel.store.prometheus.binary import find_prometheus, version_of
 from ray_sentinel.store.prometheus.mirror import mirror_steadily
 from ray_sentinel.store.prometheus.ports import FIRST_PORT, answers, free_port
 from ray_sentinel.store.prometheus.tsdb import ULID, Database, inspect
@@ -77,7 +77,7 @@ def read_only_prometheus(
     ``port`` 0 is the first free one from 9190 up. Raises MissingPartError without the program,
     InputError if there is nothing to open, UnreachableError if it does not start.
     """
-    program = find_program("prometheus", binary)
+    program = find_prometheus(binary)
     version_of(program)
     found = inspect(folder)
     if not found.blocks and not found.wal:

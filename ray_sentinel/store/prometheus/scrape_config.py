@@ -19,7 +19,6 @@ from ray_sentinel.errors import ConfigError
 from ray_sentinel.store.prometheus.yaml_text import yaml_text
 
 SCRAPE_SECONDS = 5
-STEPS_SECONDS = 5
 OUT_OF_ORDER = "30d"
 """How far a step's sample may be behind the newest sample: values from files older than the
 sentinel count too."""
@@ -60,11 +59,11 @@ def scrape_config(
     config: dict[str, Any] = {
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": "15s"}
     }
-    jobs = [_agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)]
+    jobs = [_agents("ray_sentinel", "/metrics", where)]
     if old_samples:
         # Steps come with the times at which they were done.
         config["storage"] = {"tsdb": {"out_of_order_time_window": OUT_OF_ORDER}}
-        steps = _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)
+        steps = _agents("ray_sentinel_steps", "/steps", where)
         # A step is the same whichever agent read it: they take over from each other.
         jobs.append({**steps, "metric_relabel_configs": [_DROP_INSTANCE]})
     if files := list(rules):
@@ -75,7 +74,7 @@ def scrape_config(
 _DROP_INSTANCE = {"action": "labeldrop", "regex": "instance"}
 
 
-def _agents(job: str, path: str, seconds: int, where: TargetDiscovery) -> dict[str, Any]:
+def _agents(job: str, path: str, where: TargetDiscovery) -> dict[str, Any]:
     # Whether an agent speaks TLS is in its __scheme__, which /sd and our lists give.
     access = client_access(where.scrape)
     if where.kind == "http":
@@ -86,8 +85,8 @@ def _agents(job: str, path: str, seconds: int, where: TargetDiscovery) -> dict[s
     return {
         "job_name": job,
         "metrics_path": path,
-        "scrape_interval": f"{seconds}s",
-        "scrape_timeout": f"{seconds}s",
+        "scrape_interval": f"{SCRAPE_SECONDS}s",
+        "scrape_timeout": f"{SCRAPE_SECONDS}s",
         "honor_labels": True,  # our series bring their own host and job
         **access,
         **discovery,

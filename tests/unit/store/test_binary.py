@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import MissingPartError
-from ray_sentinel.store.prometheus.binary import find_program, probe
+from ray_sentinel.store.prometheus.binary import find_prometheus, probe
 
 
 def script(folder: Path, text: str) -> str:
@@ -55,11 +55,11 @@ def test_what_cannot_be_run_at_all(tmp_path: Path) -> None:
 
 def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = script(tmp_path, "true")
-    assert find_program("prometheus", str(tmp_path)) == path
-    assert find_program("prometheus", path) == path
+    assert find_prometheus(str(tmp_path)) == path
+    assert find_prometheus(path) == path
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_program("prometheus") == path
+    assert find_prometheus() == path
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises(MissingPartError, match="ray-sentinel prometheus download"):
-        find_program("prometheus")
+        find_prometheus()
