@@ -91,19 +91,18 @@ def last_lines(
     errors: bool,
 ) -> list[Shown]:
     """The last ``count`` matching lines of each file, merged by time if they have one."""
-    shown: list[tuple[float, int, int, Shown]] = []
-    for number, item in enumerate(files):
+    shown: list[tuple[float, Shown]] = []
+    for item in files:
         raw, problem = _tail(item, count, whole=errors)
         kept = _judged(item, wanted, catalogue, raw, errors=errors)
         lines = _with_note(item, kept[-count:] if count else [])
         if problem:
             lines.append(_noted(item, problem, "error"))
         when = 0.0
-        for order, line in enumerate(lines):
+        for line in lines:
             when = line.time if line.time is not None else when
-            shown.append((when, number, order, line))
-    shown.sort(key=lambda entry: entry[:3])
-    return [entry[3] for entry in shown]
+            shown.append((when, line))
+    return [line for _, line in sorted(shown, key=lambda entry: entry[0])]
 
 
 def follow(
@@ -215,7 +214,7 @@ def _judged(
         line = view_line(text, catalogue, item.file.kind)
         if errors and line.mark != "error":
             continue
-        if wanted.anything or line_fits(line.origin, item.file.origin, wanted):
+        if line_fits(line.origin, item.file.origin, wanted):
             shown = Shown(item.file.label, line, parse_time(text, _YEAR))
             kept.append((shown, len(raw) > _LONGEST))
     return kept

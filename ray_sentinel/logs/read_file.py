@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -46,8 +47,8 @@ class FileMap(msgspec.Struct):
 
     def line_number(self, offset: int) -> int | None:
         """The number of the line at ``offset``; None if it is not known any more."""
-        chunk = max((n for n, at in enumerate(self.offsets) if at <= offset), default=None)
-        if chunk is None:
+        chunk = bisect_right(self.offsets, offset) - 1
+        if chunk < 0:
             return None
         begin = self.offsets[chunk]
         try:

@@ -24,11 +24,6 @@ class LineFilter(msgspec.Struct, frozen=True, kw_only=True):
     ip: str = ""
     kind: str = ""
 
-    @property
-    def anything(self) -> bool:
-        """Whether all files match."""
-        return self == LineFilter()
-
 
 def describe(found: Iterable[FoundLog]) -> tuple[FoundLog, ...]:
     """The files, with what the beginning of Ray's worker files adds to the origin that their names
