@@ -82,19 +82,13 @@ _ECHO = re.compile(
 
 
 _SIMPLE = (
-    ("pass", _OPENSSL),
-    ("identified", _SQL),
-    ("encrypted", _SQL),
-    ("auth(", _CALLS),
-    ("login(", _CALLS),
-    ("authenticate(", _CALLS),
-    ("credential(", _CALLS),
-    ("credentials(", _CALLS),
-    ("stdin", _ECHO),
-    ("sudo -s", _ECHO),
-    ("with-token", _ECHO),
+    (("pass",), _OPENSSL),
+    (("identified", "encrypted"), _SQL),
+    (("auth(", "login(", "authenticate(", "credential(", "credentials("), _CALLS),
+    (("stdin", "sudo -s", "with-token"), _ECHO),
 )
-"""A word that the text must contain in lower case, and the expression that is then searched for."""
+"""Words of which the text must contain one in lower case, and the expression that is then searched
+for."""
 
 
 def programs(text: str, lower: str) -> Iterator[Span]:
@@ -134,8 +128,8 @@ def _words_from(text: str, start: int, limit: int) -> list[Span]:
 def _others(text: str, lower: str) -> Iterator[Span]:
     if "password" in lower and ("login" in lower or "machine" in lower):
         yield from _netrc(text)
-    for hint, pattern in _SIMPLE:
-        if hint in lower:
+    for hints, pattern in _SIMPLE:
+        if any(hint in lower for hint in hints):
             yield from (found.span(1) for found in pattern.finditer(text))
     if "wandb" in lower:
         for found in _WANDB.finditer(text):
