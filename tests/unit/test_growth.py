@@ -130,7 +130,7 @@ NO_READERS = {
         "evidence.stacks.compare.function_of",
         "evidence.stacks.readers.formats.named",
         "logs.salvage.damage_text",
-        "store.prometheus.binary.find_program",
+        "store.prometheus.binary.find_prometheus",
         "store.prometheus.binary.probe",
         "store.prometheus.binary.version_of",
         "store.open.open_source",
