@@ -12,7 +12,7 @@ from ray_sentinel.waitgraph.facts import WaitFact, WaitNode
 
 _ANY = WaitNode("process", "")
 """In place of the process that a fact is about."""
-_NODES = ("who", "awaited", "process", "call", "operation", "resource")
+_NODES = ("who", "awaited", "process")
 """The fields of facts that hold nodes."""
 
 

@@ -80,7 +80,7 @@ def call_node(task_id: str) -> WaitNode:
     return WaitNode("call", task_id)
 
 
-class WaitsFor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
     """``who`` waits for ``awaited``."""
 
     who: WaitNode
@@ -95,24 +95,12 @@ class WaitsFor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     witness: str = ""
 
 
-class Runs(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``process`` executes ``call``: the call's end waits for what the process does."""
-
-    process: WaitNode
-    call: WaitNode
-    since: float | None = None
-    witness: str = ""
-
-
-class NotReached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+def not_reached(process: WaitNode, operation: WaitNode, witness: str = "") -> WaitsFor:
     """``process`` has not reached ``operation``, which needs it."""
-
-    process: WaitNode
-    operation: WaitNode
-    witness: str = ""
+    return WaitsFor(who=operation, awaited=process, how=NOT_REACHED, witness=witness)
 
 
-class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
     """``process`` cannot go on; ``why`` is the proof: stopped, blocked in the kernel, ended.
 
     ``looks``: how often it was seen, looks apart; None if once is proof. So in ``Elsewhere`` and
@@ -125,7 +113,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     witness: str = ""
 
 
-class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
     """``process`` is in code that waits for nobody in the graph."""
 
     process: WaitNode
@@ -144,14 +132,14 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return " ".join(filter(None, (self.doing, where)))
 
 
-class Moves(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Moves(msgspec.Struct, frozen=True, kw_only=True):
     """``process`` was seen making progress: what is slow is not stuck."""
 
     process: WaitNode
     witness: str = ""
 
 
-class Mute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Mute(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing can be learned about ``process``; ``why`` names the remedy, if there is one."""
 
     process: WaitNode
@@ -161,4 +149,4 @@ class Mute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     witness: str = ""
 
 
-WaitFact = WaitsFor | Runs | NotReached | Broken | Elsewhere | Moves | Mute
+WaitFact = WaitsFor | Broken | Elsewhere | Moves | Mute

@@ -9,14 +9,10 @@ import msgspec
 
 from ray_sentinel.model.strong_components import components
 from ray_sentinel.waitgraph.facts import (
-    NOT_REACHED,
-    RUNS_IN,
     Broken,
     Elsewhere,
     Moves,
     Mute,
-    NotReached,
-    Runs,
     WaitFact,
     WaitNode,
     WaitsFor,
@@ -53,7 +49,7 @@ def build(facts: Iterable[WaitFact]) -> WaitGraph:
     mute = _first(fact for fact in facts if isinstance(fact, Mute))
     moving = frozenset(fact.process for fact in facts if isinstance(fact, Moves)) - broken.keys()
     edges: dict[WaitNode, dict[WaitNode, WaitsFor]] = {}
-    for edge in filter(None, map(_edge, facts)):
+    for edge in (fact for fact in facts if isinstance(fact, WaitsFor)):
         if edge.who not in broken and edge.who not in moving and edge.who != edge.awaited:
             edges.setdefault(edge.who, {}).setdefault(edge.awaited, edge)
     known: dict[WaitNode, Broken | Elsewhere | Mute] = {**mute, **elsewhere, **broken}
@@ -73,19 +69,6 @@ def _first(facts: Iterable[Seen]) -> dict[WaitNode, Seen]:
         if old is None or (old.looks == 1 and fact.looks != 1):
             found[fact.process] = fact
     return found
-
-
-def _edge(fact: WaitFact) -> WaitsFor | None:
-    """The wait that a fact states."""
-    if isinstance(fact, WaitsFor):
-        return fact
-    if isinstance(fact, Runs):
-        who, awaited, how = fact.call, fact.process, RUNS_IN
-        return WaitsFor(who=who, awaited=awaited, how=how, since=fact.since, witness=fact.witness)
-    if isinstance(fact, NotReached):
-        who, awaited = fact.operation, fact.process
-        return WaitsFor(who=who, awaited=awaited, how=NOT_REACHED, witness=fact.witness)
-    return None
 
 
 def parts_of(graph: WaitGraph) -> list[tuple[WaitNode, ...]]:

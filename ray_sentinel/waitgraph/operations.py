@@ -20,10 +20,10 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.facts import (
     IN_OPERATION,
-    NotReached,
     WaitFact,
     WaitNode,
     WaitsFor,
+    not_reached,
     process_node,
 )
 from ray_sentinel.waitgraph.job_processes import JobMember
@@ -58,7 +58,7 @@ class ActorOperation(msgspec.Struct, frozen=True, kw_only=True):
         for node in self.inside:
             yield WaitsFor(who=node, awaited=self.node, how=IN_OPERATION, witness=stacks[node].tool)
         for node in self.missing:
-            yield NotReached(process=node, operation=self.node, witness="stack")
+            yield not_reached(node, self.node, "stack")
 
 
 class _Party(msgspec.Struct, frozen=True, kw_only=True):

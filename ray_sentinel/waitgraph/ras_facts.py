@@ -43,12 +43,12 @@ from ray_sentinel.waitgraph.facts import (
     FactKind,
     Moves,
     Mute,
-    NotReached,
     WaitFact,
     WaitNode,
     WaitsFor,
     node_at,
     node_of_rank,
+    not_reached,
 )
 
 RAS = "nccl-ras"
@@ -327,7 +327,7 @@ class RasWaits:
         for node in [self.node(look, member) for member in absent] or [operation]:
             yield Elsewhere(process=node, place="", doing=why, kind=kind, looks=looks)
             if node != operation:
-                yield NotReached(process=node, operation=operation)
+                yield not_reached(node, operation)
         for member in by_state["INIT"] if starting and looks > 1 else ():
             node = self.node(look, member)
             yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION)
@@ -383,7 +383,7 @@ class RasWaits:
                 who = self.node(one.look, member)
                 yield WaitsFor(who=who, awaited=one.node, how=IN_OPERATION)
             for member in one.next:
-                yield NotReached(process=self.node(one.look, member), operation=one.node)
+                yield not_reached(self.node(one.look, member), one.node)
         for moved in self._moving() & self._ranks.keys():
             yield Moves(process=self._node_of(moved))
         yield from self._of_the_unnamed()

@@ -27,12 +27,12 @@ from ray_sentinel.waitgraph.engine_work import EngineWork
 from ray_sentinel.waitgraph.facts import (
     MAY_COME_FROM,
     QUEUED,
+    RUNS_IN,
     UNCALLED,
     Broken,
     Elsewhere,
     Moves,
     Mute,
-    Runs,
     WaitFact,
     WaitNode,
     WaitsFor,
@@ -309,7 +309,7 @@ class RayFacts:
             return  # nobody waits for it
         if call.state == "running":
             if runner is not None:
-                yield Runs(process=runner, call=node, since=call.since, witness=RAY)
+                yield self._wait(node, runner, RUNS_IN, call)
         elif call.state == "queued" and runner is not None:
             yield self._wait(node, runner, QUEUED, call)
         elif call.state == "arguments":

@@ -15,11 +15,11 @@ from ray_sentinel.waitgraph.facts import (
     Broken,
     Elsewhere,
     Mute,
-    NotReached,
     WaitFact,
     WaitNode,
     WaitsFor,
     node_of_rank,
+    not_reached,
 )
 from ray_sentinel.waitgraph.solver import GraphRoot
 
@@ -73,7 +73,7 @@ class RecorderWaits:
             node = self._node(operation)
             for rank in operation.awaited:
                 self.waited.setdefault(rank, []).append(operation)
-                self.facts.append(NotReached(process=self._rank(rank), operation=node))
+                self.facts.append(not_reached(self._rank(rank), node))
             for rank in operation.inside:
                 self.facts.append(WaitsFor(who=node, awaited=self._rank(rank), how=_ALL_INSIDE))
 

@@ -25,10 +25,10 @@ from ray_sentinel.waitgraph.facts import (
     Broken,
     Elsewhere,
     Moves,
-    NotReached,
     WaitFact,
     WaitNode,
     WaitsFor,
+    not_reached,
     process_node,
 )
 
@@ -209,7 +209,7 @@ def facts_if(
         node, fact = stand.node, stand.fact
         if defect and not stand.lasts(defect, waiting):
             continue
-        yield NotReached(process=node, operation=OPERATION, witness=fact.tool)
+        yield not_reached(node, OPERATION, fact.tool)
         if defect or stand.gone:
             why = stand.told(defect) if defect else "is gone"
             yield Broken(process=node, why=why, witness=fact.tool)

@@ -6,10 +6,10 @@ from ray_sentinel.waitgraph.alike import folded
 from ray_sentinel.waitgraph.facts import (
     Broken,
     Moves,
-    NotReached,
     WaitFact,
     WaitNode,
     WaitsFor,
+    not_reached,
 )
 from ray_sentinel.waitgraph.solver import solve
 
@@ -25,8 +25,8 @@ def inside(number: int, operation: WaitNode = STEP) -> WaitsFor:
     return WaitsFor(who=rank(number), awaited=operation, how="in")
 
 
-def missing(number: int, operation: WaitNode = STEP) -> NotReached:
-    return NotReached(process=rank(number), operation=operation)
+def missing(number: int, operation: WaitNode = STEP) -> WaitsFor:
+    return not_reached(rank(number), operation)
 
 
 def test_ranks_that_wait_in_the_same_way_are_one_node() -> None:

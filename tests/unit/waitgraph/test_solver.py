@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_sentinel.waitgraph.facts import (
+    RUNS_IN,
     Broken,
     Elsewhere,
     Moves,
     Mute,
-    NotReached,
-    Runs,
     WaitFact,
     WaitNode,
     WaitsFor,
+    not_reached,
 )
 from ray_sentinel.waitgraph.graph import build, parts_of
 from ray_sentinel.waitgraph.solver import GraphRoot, solve
@@ -39,6 +39,10 @@ def waits(who: WaitNode, awaited: WaitNode, *, any_of: bool = False) -> WaitsFor
     return WaitsFor(who=who, awaited=awaited, how="ray.get", any_of=any_of)
 
 
+def runs(who: WaitNode, name: str) -> WaitsFor:
+    return WaitsFor(who=call(name), awaited=who, how=RUNS_IN)
+
+
 def only(facts: list[WaitFact]) -> GraphRoot:
     roots = solve(facts)
     assert len(roots) == 1, roots
@@ -54,11 +58,11 @@ def test_a_chain_leads_through_calls_and_a_collective_to_the_one_that_sleeps() -
     root = only(
         [
             waits(DRIVER, call("update")),
-            Runs(process=rank, call=call("update")),
+            runs(rank, "update"),
             WaitsFor(who=rank, awaited=OPERATION, how="all_reduce"),
-            NotReached(process=TRAINER, operation=OPERATION),
+            not_reached(TRAINER, OPERATION),
             waits(TRAINER, call("generate")),
-            Runs(process=ROLLOUT, call=call("generate")),
+            runs(ROLLOUT, "generate"),
             Elsewhere(process=ROLLOUT, place="score (reward.py:88)", doing="sleeping"),
         ]
     )
@@ -77,7 +81,7 @@ def test_a_chain_leads_through_calls_and_a_collective_to_the_one_that_sleeps() -
 
 
 def test_a_process_that_moves_is_no_culprit() -> None:
-    root = only([waits(DRIVER, call("c")), Runs(process=TRAINER, call=call("c")), _moves(TRAINER)])
+    root = only([waits(DRIVER, call("c")), runs(TRAINER, "c"), _moves(TRAINER)])
     assert root.kind == "works"
 
 
@@ -122,7 +126,7 @@ def test_a_circle_is_told_edge_by_edge_with_who_waits_for_it() -> None:
     root = only(
         [
             waits(DRIVER, call("run")),
-            Runs(process=a, call=call("run")),
+            runs(a, "run"),
             waits(a, call("pong")),
             WaitsFor(who=call("pong"), awaited=b, how="is queued at"),
             waits(b, call("ping")),
@@ -170,7 +174,7 @@ def test_what_a_broken_process_was_asked_for_does_not_go_on_whoever_else_does() 
     any_of = [waits(DRIVER, call(name), any_of=True) for name in ("generate", "update")]
     facts: list[WaitFact] = [
         *any_of,
-        Runs(process=TRAINER, call=call("update")),
+        runs(TRAINER, "update"),
         WaitsFor(who=call("generate"), awaited=ROLLOUT, how="is queued at"),
         _moves(TRAINER),
         Broken(process=ROLLOUT, why="is stopped by a signal"),
@@ -276,7 +280,7 @@ def test_many_that_the_same_wait_for_are_reached_once_and_each_chain_ends_at_its
     waiting = [process(f"waits {number}") for number in range(300)]
     missing = [process(f"missing {number}") for number in range(300)]
     facts: list[WaitFact] = [waits(one, OPERATION) for one in waiting]
-    facts += [NotReached(process=one, operation=OPERATION) for one in missing]
+    facts += [not_reached(one, OPERATION) for one in missing]
     roots = solve(facts)
     assert {root.members for root in roots} == {(one,) for one in missing}
     assert roots[0].waiters == tuple(sorted(waiting))

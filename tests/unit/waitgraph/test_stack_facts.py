@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.facts import Broken, Elsewhere, Moves, NotReached, WaitsFor
+from ray_sentinel.waitgraph.facts import Broken, Elsewhere, Moves, WaitsFor, not_reached
 from ray_sentinel.waitgraph.solver import solve
 from ray_sentinel.waitgraph.stack_facts import OPERATION, Stand, facts_if, stands
 from tests.support.stack_facts import elsewhere, fact
@@ -29,16 +29,11 @@ def test_who_does_not_wait_is_the_root_that_a_chain_leads_to() -> None:
 
 def test_facts_name_what_is_seen_and_accuse_nobody() -> None:
     inside, away = seen(fact(0), elsewhere(1, "storage-wait", state="D"))
-    assert [type(one) for one in facts_if([inside], [away], None)] == [
-        WaitsFor,
-        NotReached,
-        Elsewhere,
-    ]
-    assert [type(one) for one in facts_if([inside], [away], "kernel-blocked")] == [
-        WaitsFor,
-        NotReached,
-        Broken,
-    ]
+    missing = not_reached(away.node, OPERATION, away.fact.tool)
+    waits, absent, what = facts_if([inside], [away], None)
+    assert (type(waits), absent, type(what)) == (WaitsFor, missing, Elsewhere)
+    waits, absent, what = facts_if([inside], [away], "kernel-blocked")
+    assert (type(waits), absent, type(what)) == (WaitsFor, missing, Broken)
 
 
 def test_an_operation_goes_on_if_most_of_those_in_it_moved() -> None:
