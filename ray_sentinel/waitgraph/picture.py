@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.evidence.stacks.compare import awaiting_programs, movements, woken
 from ray_sentinel.evidence.stacks.tree import place_of
-from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import ChainLink
-from ray_sentinel.model.ray_calls import RayCalls, RayLook
+from ray_sentinel.model.ray_calls import RayLook
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import ending, in_process, links, sentence
 from ray_sentinel.waitgraph.engine_work import EngineWork
@@ -25,7 +23,6 @@ from ray_sentinel.waitgraph.facts import (
     Moves,
     WaitFact,
     WaitNode,
-    process_node,
 )
 from ray_sentinel.waitgraph.meetings import meeting
 from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, RayFacts
@@ -167,39 +164,24 @@ def pictured(
     for one in look.processes:
         started[one.node, one.process.pid] = one.process
         started.setdefault((one.address, one.process.pid), one.process)
-    return picture(
+    translated = RayFacts(
         look.calls,
         started,
         {fact.process: fact for fact in (rounds[-1] if rounds else ())},
         movements(rounds),
-        notes=look.notes,
-        groups=groups,
-        woken=woken(rounds),
-        engines=engines,
-        answers=look.answers,
-        serving=look.serving,
+        groups,
+        woken(rounds),
+        engines,
+        look.answers,
+        look.serving,
     )
+    return picture(translated, look.notes)
 
 
-def picture(
-    calls: RayCalls,
-    started: Mapping[tuple[str, int], ProcessId],
-    stacks: Mapping[ProcessId, StackFact],
-    movements: Mapping[ProcessId, Movement],
-    notes: tuple[str, ...] = (),
-    groups: Mapping[ProcessId, str] | None = None,
-    woken: Collection[ProcessId] = (),
-    engines: Mapping[ProcessId, EngineWork] | None = None,
-    answers: Iterable[AwaitedAnswer] = (),
-    serving: Iterable[ProcessId] = (),
-) -> ClusterPicture:
-    """The picture from Ray's state and the stacks of one moment; the arguments are those of
-    ``RayFacts``."""
-    translated = RayFacts(
-        calls, started, stacks, movements, groups, woken, engines, answers, serving
-    )
-    facts = translated.facts()
-    drivers = {node for node, one in translated.processes.known.items() if one.role == "driver"}
+def picture(translated: RayFacts, notes: tuple[str, ...] = ()) -> ClusterPicture:
+    """The picture of one moment; ``notes`` tell what could not be seen, and why."""
+    calls, known, facts = translated.ray, translated.processes.known, translated.facts()
+    drivers = {node for node, one in known.items() if one.role == "driver"}
     roots = [(root, _jobs(root, translated)) for root in solve(facts, drivers)]
     standing = tuple(_standing(facts, translated))
     jobs = tuple(
@@ -212,12 +194,14 @@ def picture(
                 for root, jobs_of in roots
                 if driver.job in jobs_of
             ),
-            processes=_processes(driver.job, translated, stacks, movements),
+            processes=tuple(
+                _process(node, translated) for node, one in known.items() if one.job == driver.job
+            ),
             standing=tuple(one for job, one in standing if job == driver.job),
             facts=tuple(
-                stacks[found.process]
-                for found in translated.processes.known.values()
-                if found.job == driver.job and found.process in stacks
+                translated.stacks[node]
+                for node, one in known.items()
+                if one.job == driver.job and node in translated.stacks
             ),
         )
         for driver in calls.drivers
@@ -236,23 +220,22 @@ def _jobs(root: GraphRoot, translated: RayFacts) -> set[str]:
 
 def _wait_root(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
     names, known = translated.names, translated.processes.known
+    only = root.members[0] if len(root.members) == 1 else None
     chain = links(root.chain, names) or tuple(_called(root, translated))
     return WaitRoot(
         kind=root.kind,
         who=tuple(names.get(node, node.key) for node in root.members),
         why=ending(root),
         fault=root.fault,
-        lacks=lack_of(root.members[0]) if len(root.members) == 1 else None,
-        moves=translated.moves(root.members[0], set(root.waiters))
-        if len(root.members) == 1
-        else None,
+        lacks=lack_of(only) if only else None,
+        moves=translated.moves(only, set(root.waiters)) if only else None,
         waiters=len(root.waiters),
         processes=tuple(_member(node, translated) for node in root.members if node in known),
         waiting=tuple(known[node].process for node in root.waiters if node in known),
         chain=chain,
         sentence=sentence(root, chain, names, now),
         meeting=meeting(root, translated),
-        engine=translated.engine(root.members[0]) if len(root.members) == 1 else "",
+        engine=translated.engine(only) if only else "",
     )
 
 
@@ -320,28 +303,16 @@ def _standing(
         )
 
 
-def _processes(
-    job: str,
-    translated: RayFacts,
-    stacks: Mapping[ProcessId, StackFact],
-    movements: Mapping[ProcessId, Movement],
-) -> tuple[JobProcess, ...]:
-    found = []
-    for one in translated.processes.known.values():
-        if one.job != job:
-            continue
-        fact = stacks.get(one.process)
-        found.append(
-            JobProcess(
-                label=one.label,
-                role=one.role,
-                host=one.process.host,
-                pid=one.process.pid,
-                calls=tuple(c.name for c in translated.runs(process_node(one.process)) if c.name),
-                activity=fact.label if fact else "",
-                place=place_of(fact) if fact else "",
-                moved=movements.get(one.process) == "moved",
-                problem=(fact.error if not fact.signature else "") if fact else NOT_SEEN,
-            )
-        )
-    return tuple(found)
+def _process(node: WaitNode, translated: RayFacts) -> JobProcess:
+    one, fact = translated.processes.known[node], translated.stacks.get(node)
+    return JobProcess(
+        label=one.label,
+        role=one.role,
+        host=one.process.host,
+        pid=one.process.pid,
+        calls=tuple(call.name for call in translated.runs(node) if call.name),
+        activity=fact.label if fact else "",
+        place=place_of(fact) if fact else "",
+        moved=translated.movements.get(node) == "moved",
+        problem=(fact.error if not fact.signature else "") if fact else NOT_SEEN,
+    )

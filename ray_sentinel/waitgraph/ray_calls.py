@@ -89,9 +89,9 @@ class RayFacts:
             node: found.label for node, found in self.processes.known.items()
         }
         """What people call the nodes."""
-        self._ray = ray
-        self._stacks = {process_node(process): fact for process, fact in stacks.items()}
-        self._movements = {process_node(p): movement for p, movement in movements.items()}
+        self.ray = ray
+        self.stacks = {process_node(process): fact for process, fact in stacks.items()}
+        self.movements = {process_node(p): movement for p, movement in movements.items()}
         self._woken = {process_node(process) for process in woken}
         self._serving = {process_node(process) for process in serving}
         self._calls = {call.id: call for call in ray.calls}
@@ -124,10 +124,10 @@ class RayFacts:
                 self._own[parent, self._runner.get(call.id)].append(place)
         self._rows: dict[tuple[str, str], AwaitedRow] = {}
         self._wakers = AwaitedWakers()
-        moved = {node for node, how in self._movements.items() if how == "moved"}
+        moved = {node for node, how in self.movements.items() if how == "moved"}
         found = JobOperations(
             self.processes.known,
-            self._stacks,
+            self.stacks,
             moved,
             groups or {},
             self._called_by,
@@ -137,12 +137,12 @@ class RayFacts:
 
     def facts(self) -> tuple[WaitFact, ...]:
         """All facts."""
-        self._wakers = awaited_wakers(tuple(self._seen()), self._ray.wakers, self)
+        self._wakers = awaited_wakers(tuple(self._seen()), self.ray.wakers, self)
         self.names |= self._wakers.names
         return self._wakers.facts
 
     def _seen(self) -> Iterator[WaitFact]:
-        for call in self._ray.calls:
+        for call in self.ray.calls:
             self.names.setdefault(call_node(call.id), call.name or call.kind)
             yield from self._of_call(call)
         for node in self.processes.known:
@@ -162,7 +162,7 @@ class RayFacts:
 
     def functions(self, node: WaitNode) -> tuple[str, ...]:
         """The functions on a process's stack, outermost first; empty if unknown."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         return (
             tuple(last_name(place.partition(" (")[0]) for place in fact.signature) if fact else ()
         )
@@ -195,14 +195,14 @@ class RayFacts:
         any other. A long computing call may look like this, and so does one that never ends. A
         process that waits for its device is on a CPU at one place while it asks the device again
         and again."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         if fact is None or not fact.active:
             return None
         return fact if self._movement(node, fact) in STILL else None
 
     def waits_for_device(self, node: WaitNode) -> bool:
         """Whether a process waits for its device."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         return fact is not None and at_device(fact)
 
     def _has_moved(self, node: WaitNode, fact: StackFact) -> bool:
@@ -212,14 +212,14 @@ class RayFacts:
 
     def _movement(self, node: WaitNode, fact: StackFact) -> Movement:
         """How a process moved. At a device, another line of one function is another wait."""
-        return settled(self._movements.get(node, "unknown"), may_loop=not at_device(fact))
+        return settled(self.movements.get(node, "unknown"), may_loop=not at_device(fact))
 
     def moves(self, node: WaitNode, waiters: Collection[WaitNode] = ()) -> int | None:
         """A number that changes whenever what is awaited has moved: the build of an environment
         (``UnmetNeeds.moves``), a thread that the kernel blocks and agents do not watch, or the
         event loop of an actor whose coroutines await something of their own. None for any other
         node, and if it cannot be known. ``waiters`` wait for it, and bring it nothing."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         if fact is None:
             return self._unmet.moves(node)
         if fact.state == BLOCKED:
@@ -249,14 +249,14 @@ class RayFacts:
         )
 
     def _works_beside(self, node: WaitNode) -> bool:
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         return fact is not None and fact.users_code_beside
 
     def thread_switches(self, node: WaitNode) -> int | None:
         """How often the thread that a process's facts are from has been put on a CPU; None if
         unknown, or if agents watch it all the time, as they do the main threads of Ray's
         processes."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         if fact is None:
             return None
         watched = fact.tid == fact.process.pid and not self.processes.known[node].inner
@@ -265,14 +265,14 @@ class RayFacts:
     def works_untold(self, node: WaitNode) -> bool:
         """Whether an actor runs user code although no call of it is known. Ray's control store does
         not learn of calls made without task events, such as those of Ray Serve."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         if fact is None or not self.processes.known[node].actor or self._given.get(node):
             return False
         return fact.users_code and fact.activity != "idle" and not ray_wait(fact)
 
     def may_be_woken(self, node: WaitNode) -> bool:
         """Whether an actor waits in its calls, and not for any that it has made."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         known = self.processes.known[node]
         return (
             fact is not None
@@ -283,7 +283,7 @@ class RayFacts:
 
     def is_at_rest(self, node: WaitNode) -> bool:
         """Whether an actor runs nothing, and nothing waits for it to run it."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         rests = fact is not None and fact.activity == "idle" and not fact.users_code
         return rests and bool(self.processes.known[node].actor) and not self._given.get(node)
 
@@ -330,7 +330,7 @@ class RayFacts:
         return WaitsFor(who=who, awaited=awaited, how=how, since=call.since, witness=RAY)
 
     def _of_process(self, node: WaitNode) -> Iterator[WaitFact]:
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         if fact is not None and (failed := broken(fact)):
             yield Broken(process=node, kind=failed[0], why=failed[1], witness=fact.tool)
         elif fact is not None and (how := ray_wait(fact)):
@@ -379,7 +379,7 @@ class RayFacts:
 
     def _stands_at_lock(self, node: WaitNode) -> bool:
         """Whether a process still waits for the lock for which it was seen to wait."""
-        fact = self._stacks.get(node)
+        fact = self.stacks.get(node)
         return fact is not None and may_await(fact, lock=True) and not self._has_moved(node, fact)
 
     def _timed(self, one: AwaitedAnswer) -> AwaitedAnswer:
@@ -431,7 +431,7 @@ class RayFacts:
     def engine(self, node: WaitNode) -> str:
         """The hanging engine that a process waits for; empty if there is none."""
         work = self._engines.get(node)
-        hangs = work is not None and work.still and self._of_engine(node, self._stacks.get(node))
+        hangs = work is not None and work.still and self._of_engine(node, self.stacks.get(node))
         return work.name if work is not None and hangs else ""
 
     def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
@@ -463,7 +463,7 @@ class RayFacts:
         driver = self.processes.driver_of(known.job)
         if not known.actor or self._given.get(node) or driver is None or self._works(node):
             return None
-        fact = self._stacks.get(driver)
+        fact = self.stacks.get(driver)
         if fact is None or not fact.signature or ray_wait(fact):
             return None
         in_loop = fact.activity == "idle" or waits_for_threads(fact)
@@ -473,7 +473,7 @@ class RayFacts:
         """Whether all calls of an idle process are so young that it may just have ended them, or be
         about to begin them: workers report calls to Ray's store once a second."""
         return not self._answers.askers(node) and all(
-            call.since is not None and self._ray.at - call.since < REPORTING_SECONDS
+            call.since is not None and self.ray.at - call.since < REPORTING_SECONDS
             for call in self._given.get(node, ())
         )
 
@@ -500,11 +500,7 @@ class RayFacts:
         """All "calls" of a parent, those that have "begun", or the "groups" of a job."""
         if (row := self._rows.get((what, of))) is None:
             items = (
-                [
-                    (self._unmet.group(one.id), one.since)
-                    for one in self._ray.groups
-                    if one.job == of
-                ]
+                [(self._unmet.group(one.id), one.since) for one in self.ray.groups if one.job == of]
                 if what == "groups"
                 else [
                     (call_node(call.id), call.made if what == "calls" else None)
@@ -574,7 +570,7 @@ class RayFacts:
         come to them."""
         for operation in self.operations:
             self.names[operation.node] = operation.text
-            yield from operation.facts(self._stacks)
+            yield from operation.facts(self.stacks)
 
     def _called_beside(self, nodes: Iterable[WaitNode]) -> Iterator[WaitNode]:
         """The processes that are to run the unfinished calls of the callers of some processes."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,8 +25,10 @@ from ray_sentinel.waitgraph.facts import (
     WaitsFor,
 )
 from ray_sentinel.waitgraph.graph import build
-from ray_sentinel.waitgraph.job_processes import JobProcesses
 from ray_sentinel.waitgraph.unmet import RAY
+
+if TYPE_CHECKING:  # it imports this module
+    from ray_sentinel.waitgraph.ray_calls import RayFacts
 
 NEEDS = "needs"
 RESTS = "resting without another "
@@ -49,26 +51,8 @@ class AwaitedWakers(msgspec.Struct, frozen=True, kw_only=True):
     """The actor that waits, by those of these processes that run nothing."""
 
 
-class JobLook(Protocol):
-    """What must be known of a look at Ray jobs and their processes."""
-
-    processes: JobProcesses
-
-    def runs(self, node: WaitNode) -> tuple[RayCall, ...]:
-        """The calls that a process executes."""
-
-    def may_be_woken(self, node: WaitNode) -> bool:
-        """Whether an actor waits in its calls, and not for any that it has made."""
-
-    def is_at_rest(self, node: WaitNode) -> bool:
-        """Whether an actor runs nothing, and nothing waits for it to run it."""
-
-    def node_of(self, caller: str) -> WaitNode | None:
-        """The process of an actor, a task or a driver, by Ray's id."""
-
-
 def awaited_wakers(
-    facts: tuple[WaitFact, ...], wakers: Iterable[CallWaker], look: JobLook
+    facts: tuple[WaitFact, ...], wakers: Iterable[CallWaker], look: RayFacts
 ) -> AwaitedWakers:
     """Add the waits for wakers to the ``facts`` of a look."""
     known: dict[tuple[str, str], list[CallWaker]] = defaultdict(list)
@@ -96,7 +80,7 @@ def _has_called(waker: CallWaker, running: Iterable[RayCall]) -> bool:
 class _Waits:
     """Collects the waits of actors for their wakers."""
 
-    def __init__(self, facts: tuple[WaitFact, ...], look: JobLook) -> None:
+    def __init__(self, facts: tuple[WaitFact, ...], look: RayFacts) -> None:
         self._facts, self._look = facts, look
         self._added: list[WaitsFor] = []
         self._names: dict[WaitNode, str] = {}

@@ -12,6 +12,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.job_processes import creation_id
 from ray_sentinel.waitgraph.picture import picture
+from ray_sentinel.waitgraph.ray_calls import RayFacts
 from tests.support.ray_replies import Replies
 
 JOB, NODE, WORKER = bytes([2, 0, 0, 0]), bytes([9]) * 28, bytes([8]) * 28
@@ -72,7 +73,7 @@ def test_who_waits_for_its_calls_waits_for_its_constructor(new_pid: int) -> None
         StackFact(process=main, **place("get (ray/_private/worker.py:2800)", "network-wait")),
         StackFact(process=again, label="sleeping", **place("reload (flaky.py:9)", "sleep")),
     ]
-    shown = picture(
+    facts_of_ray = RayFacts(
         calls,
         {("10.0.0.1", 1): main, (NODE.hex(), new_pid): again}
         if new_pid
@@ -80,7 +81,7 @@ def test_who_waits_for_its_calls_waits_for_its_constructor(new_pid: int) -> None
         {fact.process: fact for fact in facts},
         {main: "stuck", again: "stuck"},
     )
-    (root,) = shown.jobs[0].roots
+    (root,) = picture(facts_of_ray).jobs[0].roots
     steps = [(link.start, link.end) for link in root.chain]
     if new_pid:
         assert steps[-1] == ("Flaky.work", "Flaky.__init__ at Flaky 0")

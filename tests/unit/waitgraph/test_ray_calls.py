@@ -94,7 +94,9 @@ class Cluster:
         )
 
     def picture(self) -> JobPicture:
-        found = picture(self.tables(), self.started, self.stacks, self.moved, woken=self.woken)
+        found = picture(
+            RayFacts(self.tables(), self.started, self.stacks, self.moved, woken=self.woken)
+        )
         assert len(found.jobs) == 1
         return found.jobs[0]
 
@@ -483,7 +485,8 @@ def test_an_actor_of_another_job_is_waited_for_by_who_has_called_it(lives: bool)
     if lives:
         another = msgspec.structs.replace(tables.drivers[0], job=other, pid=2)
         tables = msgspec.structs.replace(tables, drivers=(*tables.drivers, another))
-    (job,) = picture(of_job(tables, JOB), cluster.started, cluster.stacks, {}).jobs
+    facts = RayFacts(of_job(tables, JOB), cluster.started, cluster.stacks, {})
+    (job,) = picture(facts).jobs
     (root,) = job.roots
     assert (root.kind, root.who, root.waiters) == ("standing", ("Scorer 0",), 1)
     assert [one.member.methods for one in job.standing] == [("Scorer.score",)]
