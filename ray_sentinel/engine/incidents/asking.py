@@ -106,9 +106,8 @@ def capture(
     live = case.job.live
     chosen = [view.rank for view in live if view.rank.id in suspects]
     waiters: dict[tuple[str, ...], Rank] = {}
-    for view in live:
-        fact = case.latest(view.rank.process)
-        if view.rank.id not in suspects and fact is not None:
+    for view, fact in case.seen:
+        if view.rank.id not in suspects:
             waiters.setdefault(fact.signature, view.rank)
     picked = {rank.process for rank in (*chosen, *waiters.values())}
     action = Capture(

@@ -233,6 +233,12 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 return fact
         return None
 
+    @property
+    def seen(self) -> list[tuple[RankView, StackFact]]:
+        """The living ranks of which stacks could be read, each with its most recent ones."""
+        latest = ((view, self.latest(view.rank.process)) for view in self.job.live)
+        return [(view, fact) for view, fact in latest if fact is not None]
+
     def with_looks(self, fact: StackFact) -> StackFact:
         """The fact, extended by what the earlier rounds showed of its process."""
         rounds = [

@@ -41,7 +41,7 @@ def _nobody_because(case: Case, now: float) -> tuple[Decision, FaultKind, str, s
     if proven_echo is not None:
         return "confirm", proven_echo.kind, proven_echo.summary, ""
     silence, timeout = job.silence(now), job.timeout()
-    facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
+    facts = [fact for _, fact in case.seen]
     resting = bool(facts) and all_idle(facts)
     unserved = case.findings.get(REQUESTS_RULE)
     if unserved is not None:  # whatever the ranks seem to do

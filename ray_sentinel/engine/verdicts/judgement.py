@@ -102,9 +102,8 @@ def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
     waits = case.recorder.waits if case.recorder is not None else ()
     for ranks, where in describe_waits(waits):
         places.setdefault(where, []).extend(ranks)
-    for view in case.job.live:
-        fact = case.latest(view.rank.process)
-        if not waits and view.rank.process not in named and fact is not None:
+    for view, fact in () if waits else case.seen:
+        if view.rank.process not in named:
             where = fact.label or (fact.signature[-1] if fact.signature else "unknown place")
             places.setdefault(where, []).append(view.rank.id.rank)
     return tuple(

@@ -164,10 +164,8 @@ def _somebody_waits(case: Case) -> bool:
     """Whether a rank that is there was seen waiting for others, and has stood still since."""
     if case.recorder is not None and case.recorder.waits:
         return True
-    facts = ((view.rank.process, case.latest(view.rank.process)) for view in case.job.live)
     return any(
-        fact is not None and fact.waits_for_others and case.movement(process) != "moved"
-        for process, fact in facts
+        fact.waits_for_others and case.movement(fact.process) != "moved" for _, fact in case.seen
     )
 
 
@@ -175,9 +173,8 @@ def _from_the_end(case: Case, scores: EvidenceScores) -> None:
     """Weigh ranks that hang on the way out. Most ranks have exited cleanly, and these are still
     there and wait for nobody."""
     ended = sum(view.left_in_peace for view in case.job.ranks.values())
-    for view in case.job.live:
-        fact = case.latest(view.rank.process)
-        if fact is not None and not fact.waits_for_others:
+    for view, fact in case.seen:
+        if not fact.waits_for_others:
             said = f"is still there, and {ended} others have ended"
             scores.add(view.rank, "exit", said, AWAY)
 
@@ -251,11 +248,7 @@ def _from_a_tool(
 def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     # Beside one that was named for certain, the others are judged by themselves.
     known = _proven(case) if case.later_rounds else set()
-    facts = {
-        view.rank.process: fact
-        for view in case.job.live
-        if view.rank.id not in known and (fact := case.latest(view.rank.process)) is not None
-    }
+    facts = {fact.process: fact for view, fact in case.seen if view.rank.id not in known}
     facts = _without_twins(case, facts)
     waiting = [fact for fact in facts.values() if fact.waits_for_others]
     judgement = judge(facts.values(), {process: case.movement(process) for process in facts})
@@ -355,20 +348,15 @@ def _seen_kind(case: Case, view: RankView, called: RecorderKind | None, early: b
 
 def _trained(case: Case) -> bool:
     """Whether some rank waits in a collective that start-up has no use for."""
-    facts = (case.latest(view.rank.process) for view in case.job.live)
     return any(
-        fact is not None
-        and fact.waits_for_others
-        and fact.operation.startswith(TRAINING_COLLECTIVES)
-        for fact in facts
+        fact.waits_for_others and fact.operation.startswith(TRAINING_COLLECTIVES)
+        for _, fact in case.seen
     )
 
 
 def joining(case: Case) -> bool:
     """Whether some rank still waits for others to join the job."""
-    facts = (case.latest(view.rank.process) for view in case.job.live)
-    return any(fact is not None and fact.waits_for_others and _joins(fact) for fact in facts)
-
-
-def _joins(fact: StackFact) -> bool:
-    return any(place.startswith(JOIN) for place in fact.signature)
+    return any(
+        fact.waits_for_others and any(place.startswith(JOIN) for place in fact.signature)
+        for _, fact in case.seen
+    )

@@ -71,9 +71,8 @@ def _decided(
 
 def _all_rest(case: Case) -> bool:
     """Whether every rank waits for work or for requests, though in different places."""
-    facts = [case.latest(view.rank.process) for view in case.job.live]
-    known = [fact for fact in facts if fact is not None]
-    return 0 < len(known) == len(facts) and all_idle(known)
+    facts = [fact for _, fact in case.seen]
+    return 0 < len(facts) == len(case.job.live) and all_idle(facts)
 
 
 def _accused_by_recorder(case: Case) -> set[RankId]:
