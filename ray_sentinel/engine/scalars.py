@@ -56,7 +56,7 @@ class Scalars(msgspec.Struct):
     def update(self, jobs: Iterable[JobView], now: float) -> None:
         """Read the current values from the ranks' records."""
         known = set()
-        lowest = self._lowest()
+        lowest = {(job, name): rank for job, rank, name in self.tracks}
         for job in jobs:
             known.add(job.key)
             # A job that has not taken a step yet is still starting up, declared or not.
@@ -68,17 +68,6 @@ class Scalars(msgspec.Struct):
                 if view.progress is not None:
                     self._add(job.key, view.rank.id.rank, view.progress, lowest, now)
         self._forget_all_but(known)
-
-    def _lowest(self) -> dict[tuple[JobKey, str], int]:
-        """The lowest rank that has reported each scalar of each job. Tracks of others, which a
-        snapshot of an earlier version has, are dropped."""
-        lowest: dict[tuple[JobKey, str], int] = {}
-        for job, rank, name in self.tracks:
-            lowest[job, name] = min(rank, lowest.get((job, name), rank))
-        if len(lowest) < len(self.tracks):
-            kept = ((job, rank, name) for (job, name), rank in lowest.items())
-            self.tracks = {key: self.tracks[key] for key in kept}
-        return lowest
 
     def _forget_all_but(self, known: set[JobKey]) -> None:
         self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}

@@ -283,8 +283,7 @@ def _unpacked(kind: type, value: Any) -> Any:
     if kind is SampleColumns:
         return SampleColumns.unpacked(msgspec.convert(value, list[Column]))
     if kind is Floats:
-        # Earlier versions had some of them as lists.
-        return Floats(value) if isinstance(value, list) else Floats.unpacked(value)
+        return Floats.unpacked(value)
     raise NotImplementedError
 
 

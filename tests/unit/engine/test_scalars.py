@@ -5,10 +5,9 @@ from __future__ import annotations
 from ray_sentinel.config import HangConfig
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import PhaseBook
-from ray_sentinel.engine.scalars import Scalars, Track
+from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot
-from ray_sentinel.model.samples import Floats
 
 KEY = ("j", 0)
 
@@ -50,11 +49,3 @@ def test_a_lower_rank_that_comes_later_speaks_from_then_on() -> None:
     report(job, 4, 3, loss=43.0)
     known.update([job], 3.0)
     assert told(known) == {(0, "loss"): [2.0]}
-
-
-def test_of_a_version_that_kept_all_ranks_the_lowest_goes_on() -> None:
-    job = a_job()
-    tracks = {(KEY, rank, "loss"): Track(values=Floats([rank])) for rank in (2, 1, 9)}
-    known = Scalars(tracks=tracks)
-    known.update([job], 1.0)
-    assert told(known) == {(1, "loss"): [1.0]}

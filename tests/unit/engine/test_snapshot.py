@@ -15,7 +15,6 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.engine.incidents.store import IncidentStore
-from ray_sentinel.engine.scalars import Track
 from ray_sentinel.engine.state import STATE_VERSION, unpacked
 from tests.support.engine_events import stories
 from tests.support.engine_sim import Sim
@@ -85,17 +84,3 @@ def test_what_a_newer_version_adds_and_an_older_one_lacks_is_no_problem() -> Non
     engine = Engine(state=state)
     assert engine.incidents() == sim.incidents() != ()
     assert engine.status(sim.now) == sim.engine.status(sim.now)
-
-
-def test_tracks_of_a_version_before_are_lists() -> None:
-    sim = Sim()
-    sim.run(60)
-    known = sim.engine.state
-    for number in range(20):
-        track = known.cluster.scalars.tracks.setdefault((("job", 0), 1, "loss"), Track())
-        track.add(0.5 * number)
-    old = msgspec.msgpack.encode(known, enc_hook=list)
-    state, problem = unpacked(old)
-    assert problem == ""
-    assert state.cluster.scalars.tracks == known.cluster.scalars.tracks
-    assert unpacked(known.packed())[0].cluster.scalars.tracks == known.cluster.scalars.tracks
