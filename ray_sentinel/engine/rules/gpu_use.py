@@ -110,8 +110,8 @@ class GpuBusyWait(GpuAlertRule):
 
     def read(self, part: WatchedPart, job: JobView) -> Iterator[GpuSeen]:
         for place in part.places(job):
-            gpu = part.view.gpu_levels.reading(place, part.now)
-            yield GpuSeen(job.key, gpu.node, gpu.index, gpu.power or 0.0, gpu.state)
+            state, power = part.view.gpu_levels.state(place, part.now)
+            yield GpuSeen(job.key, place.node, place.gpu, power or 0.0, state)
 
     def judge(
         self, view: ClusterView, job: JobView, seen: Sequence[GpuSeen], now: float

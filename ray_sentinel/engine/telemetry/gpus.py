@@ -59,29 +59,6 @@ class GpuPlace(NamedTuple):
     telemetry: NodeTelemetry
 
 
-class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU of a job at one moment. Watts; utilisation 0..1."""
-
-    node: str
-    index: str
-    power: float | None
-    utilisation: float | None
-    rest: float
-    work: float
-
-    @property
-    def state(self) -> GpuState:
-        """What the GPU does. Busy-waiting is full utilisation at a power near idle."""
-        if self.power is None or self.utilisation is None or self.work <= 0:
-            return "unclear"
-        low = self.power <= self.rest + WAIT_SHARE * max(self.work - self.rest, 0.0)
-        if self.utilisation <= IDLE:
-            return "resting" if low else "unclear"
-        if not low:
-            return "working"
-        return "waiting" if self.utilisation >= BUSY else "unclear"
-
-
 class GpuLevels(msgspec.Struct):
     """The power levels learned for each GPU, in watts, by node and index. Only the engine changes
     it."""
@@ -110,19 +87,23 @@ class GpuLevels(msgspec.Struct):
             for key in [key for key in levels if key[0] == node_id]:
                 del levels[key]
 
-    def reading(self, place: GpuPlace, now: float) -> GpuReading:
-        """The current reading of a GPU."""
+    def state(self, place: GpuPlace, now: float) -> tuple[GpuState, float | None]:
+        """What a GPU does, and what it draws in watts. Busy-waiting is full utilisation at a power
+        near idle."""
         node_id, index, node = place
         rest, work = model_levels(node, index, now)
-        key = (node_id, index)
-        return GpuReading(
-            node=node_id,
-            index=index,
-            power=_level(node, POWER, index, now),
-            utilisation=_level(node, UTILISATION, index, now),
-            rest=self.rest.get(key, rest),
-            work=self.work.get(key, work),
-        )
+        rest = self.rest.get((node_id, index), rest)
+        work = self.work.get((node_id, index), work)
+        power = _level(node, POWER, index, now)
+        use = _level(node, UTILISATION, index, now)
+        if power is None or use is None or work <= 0:
+            return "unclear", power
+        low = power <= rest + WAIT_SHARE * max(work - rest, 0.0)
+        if use <= IDLE:
+            return ("resting" if low else "unclear"), power
+        if not low:
+            return "working", power
+        return ("waiting" if use >= BUSY else "unclear"), power
 
 
 def gpu_places(job: JobView, node_id: str, node: NodeTelemetry, now: float) -> Iterator[GpuPlace]:
