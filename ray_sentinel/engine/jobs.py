@@ -14,7 +14,7 @@ from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, i
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.verdicts.exits import SIGKILL
 from ray_sentinel.evidence.minority import half
-from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
@@ -230,10 +230,16 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         steps = [view.progress.step for view in self.live if view.progress is not None]
         return max((step for step in steps if step is not None), default=None)
 
-    def by_rank(self, rank: RankId) -> RankView | None:
-        """The live process of each rank, or else the last one that it had."""
-        found = [view for view in self.ranks.values() if view.rank.id == rank]
-        return max(found, key=lambda view: (view.alive, view.seen_at), default=None)
+    @property
+    def by_number(self) -> dict[int, RankView]:
+        """World rank → its process; if a number occurs twice, the live process that was seen
+        last."""
+        found: dict[int, RankView] = {}
+        for view in self.ranks.values():
+            old = found.get(view.rank.id.rank)
+            if old is None or (view.alive, view.seen_at) > (old.alive, old.seen_at):
+                found[view.rank.id.rank] = view
+        return found
 
     def apply(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
         """Apply a rank's newest snapshot."""

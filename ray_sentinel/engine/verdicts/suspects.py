@@ -113,7 +113,7 @@ and gathers."""
 def weigh(case: Case, now: float) -> EvidenceScores:
     """The scores of all evidence about the ranks of a case."""
     scores = EvidenceScores()
-    by_rank = views_by_rank(case)
+    by_rank = case.job.by_number
     _from_findings(case, scores, by_rank)
     _from_exits(case, scores, now)
     _from_recorder(case, scores, by_rank)
@@ -121,16 +121,6 @@ def weigh(case: Case, now: float) -> EvidenceScores:
     weigh_alerts(case, scores, by_rank)
     _from_stacks(case, scores)
     return scores
-
-
-def views_by_rank(case: Case) -> dict[int, RankView]:
-    """World rank → its process; if a number occurs twice, the live process that was seen last."""
-    found: dict[int, RankView] = {}
-    for view in case.job.ranks.values():
-        old = found.get(view.rank.id.rank)
-        if old is None or (view.alive, view.seen_at) > (old.alive, old.seen_at):
-            found[view.rank.id.rank] = view
-    return found
 
 
 def _from_findings(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
@@ -296,7 +286,7 @@ def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
     """
     if case.recorder is None:
         return ()
-    by_rank = views_by_rank(case)
+    by_rank = case.job.by_number
     return tuple(
         culprit
         for culprit in case.recorder.culprits

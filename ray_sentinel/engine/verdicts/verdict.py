@@ -182,7 +182,8 @@ def _blind(finding: Finding) -> Verdict:
 
 
 def _node_lost(case: Case, finding: Finding) -> Verdict:
-    ranks = [case.job.by_rank(rank) for rank in finding.suspects]
+    known = case.job.by_number
+    ranks = [known.get(rank.rank) for rank in finding.suspects]
     return Verdict(
         kind="node-lost",
         summary=finding.summary,
