@@ -380,6 +380,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         for node in self.nodes.values():
             node.listened_since = now
 
+    def by_movement(self) -> list[JobView | RayJobView]:
+        """The jobs, those that moved last first. The view of a Ray job, which is only a record of
+        its incidents, is left out: the job itself is there."""
+        moved: list[tuple[float, JobView | RayJobView]] = [
+            *((job.last_moved, job) for job in self.jobs.values() if not job.ray_job),
+            *((job.changed_at, job) for job in self.ray.jobs.values()),
+        ]
+        return [job for _, job in sorted(moved, key=lambda pair: -pair[0])]
+
     def busy_nodes(self) -> set[str]:
         """The nodes of living ranks."""
         return set().union(*(job.live_nodes for job in self.jobs.values()))

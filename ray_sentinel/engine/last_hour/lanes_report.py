@@ -21,12 +21,7 @@ class LanesPicture:
 
     def __init__(self, view: ClusterView, now: float) -> None:
         self._begin, self._end = now - HOUR, now
-        moved: list[tuple[float, JobView | RayJobView]] = [
-            *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),
-            *((job.changed_at, job) for job in view.ray.jobs.values()),
-        ]
-        moved.sort(key=lambda pair: -pair[0])
-        seen = (_seen(view, job, self._begin, now) for _, job in moved)
+        seen = (_seen(view, job, self._begin, now) for job in view.by_movement())
         self._jobs = list(islice(filter(None, seen), MOST_JOBS))
 
     def report(self) -> LanesReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -42,17 +43,12 @@ class PulsePicture:
 
     def __init__(self, view: ClusterView, now: float, alerts: Iterable[Alert]) -> None:
         self._first = first = int(now // WIDTH) - PLACES + 1
-        moved: list[tuple[float, JobView | RayJobView]] = [
-            # The view of a Ray job is only a record of incidents; the job itself follows.
-            *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),
-            *(
-                (job.changed_at, job)
-                for job in view.ray.jobs.values()
-                if job.pulse.moved_since(first)
-            ),
-        ]
-        moved.sort(key=lambda pair: -pair[0])
-        self._jobs = [_seen(job) for _, job in moved[:MOST_JOBS]]
+        shown = (
+            job
+            for job in view.by_movement()
+            if isinstance(job, JobView) or job.pulse.moved_since(first)
+        )
+        self._jobs = [_seen(job) for job in islice(shown, MOST_JOBS)]
         self._alerts = [one for one in alerts if one.kind == "network" or one.port]
         self._owners = {node: tuple(jobs.values()) for node, jobs in view.ray.owners.items()}
         self._hosts = {key: node.node.host for key, node in view.nodes.items()}
