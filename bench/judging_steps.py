@@ -485,9 +485,11 @@ _ROOMS: dict[str, dict[str, Step]] = {
         "may await": Step(f"{_W}ray_calls:may_await", gives(True), "its stack may await an answer"),
         "locks": Step(f"{_RY}_at_lock", gives(()), "a lock on a file, and who holds it"),
         "at lock": Step(f"{_RY}_stands_at_lock", gives(True), "its stack still stands at a lock"),
-        "wakers": Step(f"{_W}wakers:_Waits.add", gives(None), "whose calls ended such waits"),
+        "wakers": Step(
+            f"{_W}wakers:AwaitedWakers._add", gives(None), "whose calls ended such waits"
+        ),
         "held up": Step(
-            f"{_W}wakers:_Waits._held_up_by", gives(set()), "who waits cannot call the actor"
+            f"{_W}wakers:AwaitedWakers._held_up_by", gives(set()), "who waits cannot call the actor"
         ),
         "operations": Step(f"{_RY}_of_operations", gives(()), "actors in collectives"),
         "meeting": Step(f"{_OP}_meeting", gives(()), "actors of several classes in one call"),

@@ -180,7 +180,7 @@ def pictured(
 
 def picture(translated: RayFacts, notes: tuple[str, ...] = ()) -> ClusterPicture:
     """The picture of one moment; ``notes`` tell what could not be seen, and why."""
-    calls, known, facts = translated.ray, translated.processes.known, translated.facts()
+    calls, known, facts = translated.ray, translated.processes.known, translated.facts
     drivers = {node for node, one in known.items() if one.role == "driver"}
     roots = [(root, _jobs(root, translated)) for root in solve(facts, drivers)]
     standing = tuple(_standing(facts, translated))

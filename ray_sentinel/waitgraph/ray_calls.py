@@ -50,7 +50,7 @@ from ray_sentinel.waitgraph.process_stacks import (
     waits_for_threads,
 )
 from ray_sentinel.waitgraph.unmet import RAY, UnmetNeeds
-from ray_sentinel.waitgraph.wakers import AwaitedWakers, awaited_wakers
+from ray_sentinel.waitgraph.wakers import AwaitedWakers
 
 STACK = "stack"
 OWN_WAIT = "awaits something of its own"
@@ -123,7 +123,6 @@ class RayFacts:
                 self._place[call.id] = place
                 self._own[parent, self._runner.get(call.id)].append(place)
         self._rows: dict[tuple[str, str], AwaitedRow] = {}
-        self._wakers = AwaitedWakers()
         moved = {node for node, how in self.movements.items() if how == "moved"}
         found = JobOperations(
             self.processes.known,
@@ -134,12 +133,9 @@ class RayFacts:
             self._called_beside,
         )
         self.operations = tuple(found.find())
-
-    def facts(self) -> tuple[WaitFact, ...]:
-        """All facts."""
-        self._wakers = awaited_wakers(tuple(self._seen()), self.ray.wakers, self)
+        self._wakers = AwaitedWakers(tuple(self._seen()), ray.wakers, self)
         self.names |= self._wakers.names
-        return self._wakers.facts
+        self.facts = self._wakers.facts
 
     def _seen(self) -> Iterator[WaitFact]:
         for call in self.ray.calls:

@@ -12,8 +12,6 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ray_sentinel.model.ray_calls import CallWaker, RayCall
 from ray_sentinel.waitgraph.facts import (
     MAY_COME_FROM,
@@ -37,60 +35,39 @@ WAITS = "waiting without another "
 An actor runs no call; or the process waits for the very actor that it is to call."""
 
 
-class AwaitedWakers(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of a look, with the waits of actors for whoever is to call them."""
+class AwaitedWakers:
+    """The waits of actors for whoever is to call them, added to the facts of a look."""
 
-    facts: tuple[WaitFact, ...] = ()
-    names: dict[WaitNode, str] = {}
-    """What people call the nodes that are new."""
-    waiting: frozenset[WaitNode] = frozenset()
-    """The actors that wait to be called by certain processes."""
-    waits_of: dict[WaitNode, tuple[RayCall, ...]] = {}
-    """By such a process, the calls that wait for it."""
-    resting: dict[WaitNode, WaitNode] = {}
-    """The actor that waits, by those of these processes that run nothing."""
-
-
-def awaited_wakers(
-    facts: tuple[WaitFact, ...], wakers: Iterable[CallWaker], look: RayFacts
-) -> AwaitedWakers:
-    """Add the waits for wakers to the ``facts`` of a look."""
-    known: dict[tuple[str, str], list[CallWaker]] = defaultdict(list)
-    for waker in wakers:
-        known[waker.actor, waker.waits].append(waker)
-    found = _Waits(facts, look)
-    for node, member in look.processes.known.items() if known else ():
-        calls = look.runs(node) if member.actor else ()
-        by_name = [
-            [one for one in known.get((member.actor, name), ()) if not _has_called(one, calls)]
-            for name in dict.fromkeys(call.name for call in calls)
-        ]
-        # What else it runs may wait for something of its own.
-        if by_name and all(by_name) and look.may_be_woken(node):
-            found.add(node, calls, [one for wakers in by_name for one in wakers])
-    return found.all()
-
-
-def _has_called(waker: CallWaker, running: Iterable[RayCall]) -> bool:
-    """Whether the call that would be awaited of a waker is one of those ``running`` at the actor.
-    Calls that a process makes together often end together, whoever ends them."""
-    return any(call.name == waker.wakes and call.parent.endswith(waker.caller) for call in running)
-
-
-class _Waits:
-    """Collects the waits of actors for their wakers."""
-
-    def __init__(self, facts: tuple[WaitFact, ...], look: RayFacts) -> None:
+    def __init__(
+        self, facts: tuple[WaitFact, ...], wakers: Iterable[CallWaker], look: RayFacts
+    ) -> None:
+        """``facts`` are those of the ``look`` without these waits."""
         self._facts, self._look = facts, look
         self._added: list[WaitsFor] = []
-        self._names: dict[WaitNode, str] = {}
-        self._waits_of: dict[WaitNode, tuple[RayCall, ...]] = {}
-        self._resting: dict[WaitNode, WaitNode] = {}
-        """By a process at rest, the actor that waits for it."""
         self._doing: dict[WaitNode, str] = {}
         """What a process at rest does, or one that waits for the actor that waits for it."""
+        self.names: dict[WaitNode, str] = {}
+        """What people call the nodes that are new."""
+        self.waits_of: dict[WaitNode, tuple[RayCall, ...]] = {}
+        """By a process that is to call an actor, the calls that wait for it."""
+        self.resting: dict[WaitNode, WaitNode] = {}
+        """The actor that waits, by those of these processes that run nothing."""
+        known: dict[tuple[str, str], list[CallWaker]] = defaultdict(list)
+        for waker in wakers:
+            known[waker.actor, waker.waits].append(waker)
+        for node, member in look.processes.known.items() if known else ():
+            calls = look.runs(node) if member.actor else ()
+            by_name = [
+                [one for one in known.get((member.actor, name), ()) if not _has_called(one, calls)]
+                for name in dict.fromkeys(call.name for call in calls)
+            ]
+            # What else it runs may wait for something of its own.
+            if by_name and all(by_name) and look.may_be_woken(node):
+                self._add(node, calls, [one for some in by_name for one in some])
+        self.waiting = frozenset(one.who for one in self._added if one.who.kind == "process")
+        """The actors that wait to be called by certain processes."""
 
-    def add(self, actor: WaitNode, calls: tuple[RayCall, ...], wakers: list[CallWaker]) -> None:
+    def _add(self, actor: WaitNode, calls: tuple[RayCall, ...], wakers: list[CallWaker]) -> None:
         """An actor waits in ``calls``, each of which some of the ``wakers`` may end."""
         held_up = self._held_up_by(actor)
         there = [
@@ -105,16 +82,16 @@ class _Waits:
         since = min((call.since for call in calls if call.since is not None), default=None)
         for waker, process in owing or found:
             needed = WaitNode("resource", f"{waker.wakes} at {actor.key}")
-            self._names[needed] = f"another {waker.wakes}"
+            self.names[needed] = f"another {waker.wakes}"
             self._added += _steps(actor, needed, process, since)
-            self._waits_of[process] = calls
+            self.waits_of[process] = calls
             # Who is called by somebody that does not wait will be called again.
             driver = self._look.processes.driver_of(self._look.processes.known[process].job)
             if process in held_up:
                 self._doing[process] = f"{WAITS}{waker.wakes}"
             elif driver in held_up and self._look.is_at_rest(process):
                 self._doing[process] = f"{RESTS}{waker.wakes}"
-                self._resting[process] = actor
+                self.resting[process] = actor
 
     @functools.cached_property
     def _waiters(self) -> dict[WaitNode, list[WaitNode]]:
@@ -136,7 +113,8 @@ class _Waits:
                     queue.append(who)
         return found
 
-    def all(self) -> AwaitedWakers:
+    @property
+    def facts(self) -> tuple[WaitFact, ...]:
         """All facts, old and new."""
         # They are what is waited for: that they wait themselves, or were called just now, is not.
         kept = (
@@ -149,13 +127,13 @@ class _Waits:
             Elsewhere(process=process, place="", doing=doing, witness=RAY)
             for process, doing in self._doing.items()
         )
-        return AwaitedWakers(
-            facts=(*kept, *stand, *self._added),
-            names=self._names,
-            waiting=frozenset(one.who for one in self._added if one.who.kind == "process"),
-            waits_of=self._waits_of,
-            resting=self._resting,
-        )
+        return (*kept, *stand, *self._added)
+
+
+def _has_called(waker: CallWaker, running: Iterable[RayCall]) -> bool:
+    """Whether the call that would be awaited of a waker is one of those ``running`` at the actor.
+    Calls that a process makes together often end together, whoever ends them."""
+    return any(call.name == waker.wakes and call.parent.endswith(waker.caller) for call in running)
 
 
 def _steps(

@@ -81,7 +81,7 @@ class Cluster:
         return call
 
     def facts(self) -> tuple[WaitFact, ...]:
-        return tuple(RayFacts(self.tables(), self.started, self.stacks, self.moved).facts())
+        return RayFacts(self.tables(), self.started, self.stacks, self.moved).facts
 
     def tables(self) -> RayCalls:
         return RayCalls(
