@@ -25,10 +25,8 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.waitgraph import ras, recorder, stacks
 from ray_sentinel.waitgraph.confidence import (
-    by_ras,
-    by_recorder,
-    of_ras,
-    of_recorder,
+    by_tool,
+    of_tool,
     put_on_culprit,
     weakest,
 )
@@ -91,8 +89,8 @@ def _of_recorders(facts: RecorderFacts) -> dict[str, Any]:
     return {
         "named": tuple(sorted(str(one.rank) for one in facts.culprits)),
         "kind": facts.kind,
-        "confidence": of_recorder(facts),
-        "witnesses": dict(weakest(told)) if (told := by_recorder(facts)) else {},
+        "confidence": of_tool(facts),
+        "witnesses": dict(weakest(told)) if (told := by_tool(facts)) else {},
     }
 
 
@@ -288,8 +286,8 @@ def ras_made(number: int) -> Sample:
         named=tuple(sorted(str(one.rank) for one in facts.culprits)),
         truth=tuple(sorted(map(str, truth))),
         kind=facts.kind,
-        confidence=of_ras(facts),
-        witnesses=dict(weakest(told)) if (told := by_ras(facts)) else {},
+        confidence=of_tool(facts),
+        witnesses=dict(weakest(told)) if (told := by_tool(facts)) else {},
     )
 
 

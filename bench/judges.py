@@ -42,7 +42,7 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.waitgraph import ras, recorder
 from ray_sentinel.waitgraph import stacks as judge_of_stacks
-from ray_sentinel.waitgraph.confidence import of_ras, of_recorder
+from ray_sentinel.waitgraph.confidence import of_tool
 from ray_sentinel.waitgraph.recorder_failed import explain_failed
 from tests.support import log_cases
 from tests.support.engine_sim import Sim
@@ -104,7 +104,7 @@ def _of_recorders(
         name=name,
         named=sorted(str(one.rank) for one in facts.culprits),
         kind=facts.kind,
-        confidence=of_recorder(facts),
+        confidence=of_tool(facts),
         text=[*(f"{one.kind}: {one.reason}" for one in facts.culprits), *facts.evidence],
         truth=None if truth is None else sorted(map(str, truth)),
         kinds=[kind] if kind else None,
@@ -220,7 +220,7 @@ def _of_processes(
         name=name,
         named=sorted(str(one.pid) for one in found.culprits),
         kind=found.kind,
-        confidence=of_ras(found) if isinstance(found, RasFacts) else found.confidence,
+        confidence=of_tool(found) if isinstance(found, RasFacts) else found.confidence,
         text=text,
         truth=truth,
         kinds=kinds,

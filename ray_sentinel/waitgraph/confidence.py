@@ -54,14 +54,11 @@ MOVES = ("moves",)
 """What is said of it."""
 
 
-def recorder_weight(facts: RecorderFacts) -> float:
-    """What the recorders put on each rank that they name."""
+def tool_weight(facts: RecorderFacts | RasFacts) -> float:
+    """What recorders, or RAS, put on each rank that they name."""
+    if isinstance(facts, RasFacts):
+        return RAS_WEIGHT * facts.strength
     return RECORDER_WEIGHT * max(facts.strength, 0.5)
-
-
-def ras_weight(facts: RasFacts) -> float:
-    """What RAS puts on each rank that it names."""
-    return RAS_WEIGHT * facts.strength
 
 
 def stacks_weight(strength: float) -> float:
@@ -86,16 +83,10 @@ def witnesses(source: str, proof: Sequence[str]) -> Iterator[str]:
         yield f"{source}: {one}"
 
 
-def by_recorder(facts: RecorderFacts) -> list[Testimony]:
-    """What recorders by themselves put on each rank that they name."""
-    weight = recorder_weight(facts)
-    return [dict.fromkeys(witnesses(RECORDER, (one.kind,)), weight) for one in facts.culprits]
-
-
-def by_ras(facts: RasFacts) -> list[Testimony]:
-    """What RAS by itself puts on each process that it names."""
-    weight = ras_weight(facts)
-    return [dict.fromkeys(witnesses(RAS, (one.kind,)), weight) for one in facts.culprits]
+def by_tool(facts: RecorderFacts | RasFacts) -> list[Testimony]:
+    """What recorders, or RAS, by themselves put on each process that they name."""
+    source, weight = RAS if isinstance(facts, RasFacts) else RECORDER, tool_weight(facts)
+    return [dict.fromkeys(witnesses(source, (one.kind,)), weight) for one in facts.culprits]
 
 
 def by_calls(kind: str) -> Testimony:
@@ -150,12 +141,7 @@ def confidence(culprits: Sequence[Testimony]) -> float:
     return stated(weakest(culprits))
 
 
-def of_recorder(facts: RecorderFacts) -> float:
-    """The confidence (0..1) of what recorders show by themselves. If they name nobody, it is the
-    strength of their reason for that."""
-    return confidence(by_recorder(facts)) if facts.culprits else facts.strength
-
-
-def of_ras(facts: RasFacts) -> float:
-    """The same for RAS."""
-    return confidence(by_ras(facts)) if facts.culprits else facts.strength
+def of_tool(facts: RecorderFacts | RasFacts) -> float:
+    """The confidence (0..1) of what recorders, or RAS, show by themselves. If they name nobody, it
+    is the strength of their reason for that."""
+    return confidence(by_tool(facts)) if facts.culprits else facts.strength

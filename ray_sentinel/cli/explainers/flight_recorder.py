@@ -29,7 +29,7 @@ from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderFacts, describe_waits
 from ray_sentinel.report.words import percent
 from ray_sentinel.text import counted
-from ray_sentinel.waitgraph.confidence import of_recorder
+from ray_sentinel.waitgraph.confidence import of_tool
 from ray_sentinel.waitgraph.recorder import explain
 
 HELP = "explain PyTorch flight-recorder dumps"
@@ -78,7 +78,7 @@ def as_dict(facts: RecorderFacts, files: RecorderFiles) -> dict[str, Any]:
         "culprit_ranks": [culprit.rank for culprit in facts.culprits],
         "culprits": facts.culprits,
         "kind": facts.kind,
-        "confidence": of_recorder(facts),
+        "confidence": of_tool(facts),
         "evidence": facts.evidence,
         "waits": facts.waits,
         "problems": facts.problems,
@@ -91,7 +91,7 @@ def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
     say = text_printer()
     ranks = [culprit.rank for culprit in facts.culprits]
     headline = f"{facts.kind}: {name_ranks(ranks) if ranks else 'nobody is named'}"
-    read = f"confidence {percent(of_recorder(facts))}, {counted(len(facts.ranks), 'dump')} read"
+    read = f"confidence {percent(of_tool(facts))}, {counted(len(facts.ranks), 'dump')} read"
     say(f"{headline}, {read}", "bold red" if ranks else "bold")
     for line in facts.evidence:
         say(f"  {line}")

@@ -40,7 +40,7 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.triage import Triage
 from ray_sentinel.report.words import percent
 from ray_sentinel.text import counted
-from ray_sentinel.waitgraph.confidence import of_ras, of_recorder
+from ray_sentinel.waitgraph.confidence import of_tool
 from ray_sentinel.waitgraph.stacks import Explanation
 
 HELP = "explain everything in a folder together (what `explain DIR` means)"
@@ -242,9 +242,9 @@ def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator
 
 
 def _confidence(explained: Explained) -> float:
-    if isinstance(explained, RecorderFacts):
-        return of_recorder(explained)
-    return of_ras(explained) if isinstance(explained, RasFacts) else explained.confidence
+    if isinstance(explained, RecorderFacts | RasFacts):
+        return of_tool(explained)
+    return explained.confidence
 
 
 def _describe(explained: Explained) -> str:

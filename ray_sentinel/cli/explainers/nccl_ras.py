@@ -29,7 +29,7 @@ from ray_sentinel.model.fault_kinds import EVIDENCE_STEPS
 from ray_sentinel.model.ras import RasCulprit, RasFacts
 from ray_sentinel.report.words import percent
 from ray_sentinel.text import counted
-from ray_sentinel.waitgraph.confidence import of_ras
+from ray_sentinel.waitgraph.confidence import of_tool
 
 HELP = "explain answers of NCCL RAS: ncclras, or STATUS on port 28028"
 
@@ -89,7 +89,7 @@ def as_dict(facts: RasFacts) -> dict[str, Any]:
         "culprit_ranks": sorted({c.rank for c in facts.culprits if c.rank is not None}),
         "culprits": facts.culprits,
         "kind": facts.kind,
-        "confidence": of_ras(facts),
+        "confidence": of_tool(facts),
         "evidence": facts.evidence,
         "waits": facts.waits,
         "problems": facts.problems,
@@ -104,7 +104,7 @@ def _print(facts: RasFacts) -> None:
     say = text_printer()
     names = "; ".join(map(_name, facts.culprits)) or "nobody is named"
     say(
-        f"{facts.kind}: {names}, confidence {percent(of_ras(facts))}",
+        f"{facts.kind}: {names}, confidence {percent(of_tool(facts))}",
         "bold red" if facts.culprits else "bold",
     )
     version = f"{facts.library} {facts.version}, " if facts.version else ""

@@ -31,9 +31,8 @@ from ray_sentinel.waitgraph.confidence import (
     RECORDER,
     RECORDER_WAITS,
     STACKS,
-    ras_weight,
-    recorder_weight,
     stacks_weight,
+    tool_weight,
 )
 from ray_sentinel.waitgraph.stack_facts import TRANSFERS, kind_of
 from ray_sentinel.waitgraph.stacks import judge
@@ -173,7 +172,7 @@ def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, Ran
     facts = case.recorder
     if facts is None:
         return
-    weight = recorder_weight(facts)
+    weight = tool_weight(facts)
     blamed = {culprit.rank for culprit in recorded(case)}
     said: dict[int, _Said] = {}
     for culprit in facts.culprits:
@@ -203,7 +202,7 @@ def _from_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView
         for wait in waits
         for rank in wait.ranks
     }
-    weight = ras_weight(facts)
+    weight = tool_weight(facts)
     said |= {
         one.rank: _Said(one.reason, weight, (one.kind,))
         for one in facts.culprits

@@ -20,10 +20,9 @@ from ray_sentinel.waitgraph.confidence import (
     STACKS,
     WEAKENING,
     by_calls,
-    by_recorder,
+    by_tool,
     confidence,
-    of_ras,
-    of_recorder,
+    of_tool,
     parts,
     put_on_culprit,
     put_on_rank,
@@ -106,16 +105,16 @@ def test_of_several_the_one_that_is_least_sure_counts() -> None:
 
 def test_recorders_alone_say_what_the_sum_says_of_them() -> None:
     facts = recorders(0.9, 3)
-    assert of_recorder(facts) == confidence(by_recorder(facts))
-    assert of_recorder(facts) >= of_recorder(recorders(0.65, 3))
-    assert of_recorder(recorders(0.3)) == 0.3
+    assert of_tool(facts) == confidence(by_tool(facts))
+    assert of_tool(facts) >= of_tool(recorders(0.65, 3))
+    assert of_tool(recorders(0.3)) == 0.3
 
 
 def test_ras_that_names_nobody_says_how_strong_its_reason_is() -> None:
     one = RasCulprit(rank=1, host="h", pid=2, kind="not-enqueued", reason="")
     facts = RasFacts(kind="not-enqueued", culprits=(one,), strength=0.85)
-    assert of_ras(facts) == stated({"nccl-ras: not-enqueued": 5.1})
-    assert of_ras(RasFacts(kind="no-mismatch")) == 0.0
+    assert of_tool(facts) == stated({"nccl-ras: not-enqueued": 5.1})
+    assert of_tool(RasFacts(kind="no-mismatch")) == 0.0
 
 
 def test_evidence_is_summed_by_its_proof() -> None:
