@@ -27,6 +27,7 @@ from ray_sentinel.waitgraph.confidence import confidence
 
 MOMENTARY = frozenset({"rank.gil-held", "rank.gil-seen", "rank.blocked", "hang.silent"})
 """Rules whose proof is of a moment, and may be everyday work that ends."""
+EVERYDAY_WORK = "saving, loading or compiling"
 
 
 def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> Judgement:
@@ -63,10 +64,12 @@ def _decided(
         return name_nobody(case, scores, now)
     verdict = _named(case, scores, named, host_of)
     if proven and set(case.findings) <= MOMENTARY and _spared(case, named, now):
-        return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
-    if proven or any(not case.job.ranks[p].alive for p in named):
-        return Judgement(decision="confirm", verdict=verdict)
-    return _in_time(case, named, verdict, now)
+        why = EVERYDAY_WORK
+    elif proven or any(not case.job.ranks[p].alive for p in named):
+        why = ""
+    else:
+        why = _why_wait(case, named, now)
+    return Judgement(decision="wait" if why else "confirm", verdict=verdict, why=why)
 
 
 def _all_rest(case: Case) -> bool:
@@ -81,22 +84,20 @@ def _accused_by_recorder(case: Case) -> set[RankId]:
     return {view.rank.id for view in case.job.ranks.values() if view.rank.id.rank in blamed}
 
 
-def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -> Judgement:
-    """Whether the named ranks have stood still for long enough."""
+def _why_wait(case: Case, named: list[ProcessId], now: float) -> str:
+    """Why the named ranks have not stood still for long enough; "" if they have."""
     silence, timeout = case.job.silence(now), case.job.timeout()
     if _spared(case, named, now):
-        return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
+        return EVERYDAY_WORK
     if any(case.moves_data(process, now) for process in named):
-        return Judgement(decision="wait", verdict=verdict, why="slow: it reads or writes")
+        return "slow: it reads or writes"
     if joining(case) and silence < STARTUP_QUIET_SECONDS:
-        return Judgement(decision="wait", verdict=verdict, why="the ranks are still gathering")
+        return "the ranks are still gathering"
     usual = EVERYDAY_TIMEOUTS * timeout
     young = [p for p in named if too_young(case.times_seen(p), silence, usual)]
-    if young:
-        slow = all(case.movement(process) == "moved" for process in young)
-        why = "slow: its stack still changes" if slow else "seen at one moment only"
-        return Judgement(decision="wait", verdict=verdict, why=why)
-    return Judgement(decision="confirm", verdict=verdict)
+    if young and all(case.movement(process) == "moved" for process in young):
+        return "slow: its stack still changes"
+    return "seen at one moment only" if young else ""
 
 
 def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
