@@ -300,14 +300,11 @@ class Engine:
             LookAtRayJob(ray_job=job.id, times=job.wants_times(), deployments=deployments)
             for job in due
         ]
-        untimed = [job for job in view.ray.running() if job not in due and job.lacks_times(now)]
+        others = [job for job in view.ray.running() if job not in due]
+        untimed = [job for job in others if job.lacks_times(now)]
         for job in untimed:
             job.ask_times(now)
-        unwatched = [
-            job
-            for job in view.ray.running()
-            if job not in due and job.long_calls.is_due(now, job.first_seen)
-        ]
+        unwatched = [job for job in others if job.long_calls.is_due(now, job.first_seen)]
         for job in unwatched:
             job.long_calls.asked_at = now
         return [

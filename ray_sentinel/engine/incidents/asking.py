@@ -99,9 +99,6 @@ def capture(
     """Request all tools. Every live rank is in exactly one of the three lists. ``members`` are
     processes that are named but are not ranks."""
     case.captured_at = now  # also where this fails: it is tried again after the cooldown
-    everyone = [view.rank for view in case.job.live]
-    seconds = capture_seconds(everyone, settings, thorough=thorough)
-    case.job.disturbed_until = now + seconds + TOOLS_SECONDS
     suspects = set(case.incident.suspects)
     live = case.job.live
     chosen = [view.rank for view in live if view.rank.id in suspects]
@@ -119,9 +116,9 @@ def capture(
         members=members,
         thorough=thorough,
     )
-    _note_traced(case, action, settings)
     case.captures += 1
-    case.capturing, case.capture_due = True, now + seconds + CAPTURE_SLACK
+    case.capturing = True
+    _await_capture(case, action, now, settings)
     return action
 
 
@@ -134,16 +131,17 @@ def again(case: Case, action: AnyAction, now: float, settings: Settings) -> None
             case.recorder_asked_at = now
             case.job.disturbed_until = max(case.job.disturbed_until, now + TOOLS_SECONDS)
         case Capture():
-            ranks = (*action.suspects, *action.waiters, *action.others)
-            seconds = capture_seconds(ranks, settings, thorough=action.thorough)
-            case.capture_due = now + seconds + CAPTURE_SLACK
-            until = now + seconds + TOOLS_SECONDS
-            case.job.disturbed_until = max(case.job.disturbed_until, until)
-            _note_traced(case, action, settings)
+            _await_capture(case, action, now, settings)
 
 
-def _note_traced(case: Case, action: Capture, settings: Settings) -> None:
-    """Record which ranks the debuggers of a capture hold: only harmless tools run on the others."""
+def _await_capture(case: Case, action: Capture, now: float, settings: Settings) -> None:
+    """Record until when a capture may take, and which ranks its debuggers hold: only harmless tools
+    run on the others."""
+    ranks = (*action.suspects, *action.waiters, *action.others)
+    seconds = capture_seconds(ranks, settings, thorough=action.thorough)
+    case.capture_due = now + seconds + CAPTURE_SLACK
+    until = now + seconds + TOOLS_SECONDS
+    case.job.disturbed_until = max(case.job.disturbed_until, until)
     most = settings.max_intrusive if settings.enabled and settings.max_intrusive_per_node else 0
     held = (*action.suspects, *action.waiters)[:most]
     case.tracing = tuple(rank.process for rank in held)
