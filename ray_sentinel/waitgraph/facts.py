@@ -100,30 +100,29 @@ def not_reached(process: WaitNode, operation: WaitNode, witness: str = "") -> Wa
     return WaitsFor(who=operation, awaited=process, how=NOT_REACHED, witness=witness)
 
 
-class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """``process`` cannot go on; ``why`` is the proof: stopped, blocked in the kernel, ended.
-
-    ``looks``: how often it was seen, looks apart; None if once is proof. So in ``Elsewhere`` and
-    ``Mute``."""
+class ProcessFact(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of what is said of one process that waits for nobody."""
 
     process: WaitNode
-    why: str
     kind: FactKind = ""
     looks: int | None = None
+    """How often it was seen, looks apart; None if once is proof."""
     witness: str = ""
 
 
-class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
+class Broken(ProcessFact, frozen=True, kw_only=True):
+    """``process`` cannot go on; ``why`` is the proof: stopped, blocked in the kernel, ended."""
+
+    why: str
+
+
+class Elsewhere(ProcessFact, frozen=True, kw_only=True):
     """``process`` is in code that waits for nobody in the graph."""
 
-    process: WaitNode
     place: str
     """The place as "function (file:line)"."""
     doing: str
     """What it does there, in short, such as "sleeping" or "reading from a file or pipe"."""
-    kind: FactKind = ""
-    looks: int | None = None
-    witness: str = ""
 
     @property
     def why(self) -> str:
@@ -139,14 +138,10 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True):
     witness: str = ""
 
 
-class Mute(msgspec.Struct, frozen=True, kw_only=True):
+class Mute(ProcessFact, frozen=True, kw_only=True):
     """Nothing can be learned about ``process``; ``why`` names the remedy, if there is one."""
 
-    process: WaitNode
     why: str
-    kind: FactKind = ""
-    looks: int | None = None
-    witness: str = ""
 
 
 WaitFact = WaitsFor | Broken | Elsewhere | Moves | Mute

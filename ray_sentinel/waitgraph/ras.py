@@ -23,7 +23,7 @@ from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasCulprit, RasFacts, RasKind
-from ray_sentinel.waitgraph.facts import Broken, Elsewhere, FactKind, Mute, WaitNode
+from ray_sentinel.waitgraph.facts import FactKind, ProcessFact, WaitNode
 from ray_sentinel.waitgraph.ras_facts import (
     CALLED_ANOTHER,
     RasOperation,
@@ -170,7 +170,7 @@ class _RasVerdict:
         """The roots by what is proven of them, and what was seen too shortly to prove anything."""
         facts = self._waits.facts
         # A job cannot go on without any of its ranks, whether or not another is seen waiting.
-        needed = {fact.process for fact in facts if isinstance(fact, (Broken, Mute, Elsewhere))}
+        needed = {fact.process for fact in facts if isinstance(fact, ProcessFact)}
         roots: dict[FactKind, list[GraphRoot]] = defaultdict(list)
         young: set[FactKind] = set()
         found = solve(facts, needed)
