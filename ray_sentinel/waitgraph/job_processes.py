@@ -31,6 +31,7 @@ class JobProcesses:
 
     def __init__(self, ray: RayCalls, started: Mapping[tuple[str, int], ProcessId]) -> None:
         """``started`` maps (node id or address, pid) to the process, for those that were found."""
+        self._started = started
         self.known: dict[WaitNode, JobMember] = {}
         self._by_actor: dict[str, WaitNode] = {}
         self._by_driver: dict[str, WaitNode] = {}
@@ -88,13 +89,13 @@ class JobProcesses:
         """The process of an actor (Ray's id, in hex), if it is known."""
         return self._by_actor.get(actor)
 
-    def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
+    def of(self, call: RayCall) -> WaitNode | None:
         """The process that runs a call, or that will run it because it is the call's actor."""
         if call.kind == "driver":
             return self._by_driver.get(call.job)
         if call.actor and call.actor in self._by_actor:
             return self._by_actor[call.actor]
-        process = started.get((call.node, call.pid))
+        process = self._started.get((call.node, call.pid))
         return process_node(process) if process else None
 
 

@@ -49,7 +49,7 @@ from ray_sentinel.waitgraph.process_stacks import (
     ray_wait,
     waits_for_threads,
 )
-from ray_sentinel.waitgraph.unmet import RAY, UnmetNeeds
+from ray_sentinel.waitgraph.unmet import RAY, UnmetNeeds, call_waits
 from ray_sentinel.waitgraph.wakers import AwaitedWakers
 
 STACK = "stack"
@@ -105,7 +105,7 @@ class RayFacts:
         """The calls that a process runs, or that wait for it to run them."""
         self._runner: dict[str, WaitNode] = {}
         for call in ray.calls:
-            if (node := self.processes.of(call, started)) is not None:
+            if (node := self.processes.of(call)) is not None:
                 self._runner[call.id] = node
                 self._given[node].append(call)
                 if call.state == "running":
@@ -300,20 +300,20 @@ class RayFacts:
                 yield WaitsFor(who=unknown, awaited=node, how=MAY_COME_FROM, witness=STACK)
 
     def _of_call(self, call: RayCall) -> Iterator[WaitFact]:
-        node, runner = call_node(call.id), self._runner.get(call.id)
+        runner = self._runner.get(call.id)
         if call.kind == "driver":
             return  # nobody waits for it
         if call.state == "running":
             if runner is not None:
-                yield self._wait(node, runner, RUNS_IN, call)
+                yield call_waits(call, runner, RUNS_IN)
         elif call.state == "queued" and runner is not None:
-            yield self._wait(node, runner, QUEUED, call)
+            yield call_waits(call, runner, QUEUED)
         elif call.state == "arguments":
             row = self._row("begun", call.parent)
-            fact = self._wait(node, node, "needs the result of", call)
+            fact = call_waits(call, call_node(call.id), "needs the result of")
             yield from row.awaited(fact, 0, len(row))
         elif creation := self._creation(call):
-            yield self._wait(node, call_node(creation), "needs its actor", call)
+            yield call_waits(call, call_node(creation), "needs its actor")
         else:
             yield self._unmet.of(call)
 
@@ -321,9 +321,6 @@ class RayFacts:
         """The id of the unfinished call that makes a call's actor; empty if there is none."""
         made_by = creation_id(call.actor)
         return made_by if call.kind == "actor-task" and made_by in self._calls else ""
-
-    def _wait(self, who: WaitNode, awaited: WaitNode, how: str, call: RayCall) -> WaitsFor:
-        return WaitsFor(who=who, awaited=awaited, how=how, since=call.since, witness=RAY)
 
     def _of_process(self, node: WaitNode) -> Iterator[WaitFact]:
         fact = self.stacks.get(node)

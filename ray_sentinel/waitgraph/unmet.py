@@ -61,6 +61,12 @@ def lack_of(node: WaitNode) -> Lack | None:
     return next((lack for lack, starts in keys.items() if node.key.startswith(starts)), None)
 
 
+def call_waits(call: RayCall, awaited: WaitNode, how: str) -> WaitsFor:
+    """A call waits for something, according to Ray."""
+    who = call_node(call.id)
+    return WaitsFor(who=who, awaited=awaited, how=how, since=call.since, witness=RAY)
+
+
 class UnmetNeeds:
     """The unmet needs of the calls in one look at Ray."""
 
@@ -76,7 +82,7 @@ class UnmetNeeds:
 
     def of(self, call: RayCall) -> WaitsFor:
         """What a call that no node has started waits for."""
-        return self._build(call) or self._wait(call, self._lacking(call), _HOW[call.state])
+        return self._build(call) or call_waits(call, self._lacking(call), _HOW[call.state])
 
     def group(self, group_id: str) -> WaitNode:
         """The facts about a placement group that is not placed."""
@@ -108,11 +114,6 @@ class UnmetNeeds:
         self._names[node] = text
         return node
 
-    def _wait(self, call: RayCall, awaited: WaitNode, how: str) -> WaitsFor:
-        return WaitsFor(
-            who=call_node(call.id), awaited=awaited, how=how, since=call.since, witness=RAY
-        )
-
     def _build(self, call: RayCall) -> WaitsFor | None:
         """The wait for the runtime environment of a call; None if it waits for none."""
         wanted = call.environment if call.state == "unplaced" else ""
@@ -130,7 +131,7 @@ class UnmetNeeds:
             here or silent, key=lambda one: (one[1].node != own, one[1].moved is not True)
         )
         since = [at for at in (call.since, build.since if build else None) if at is not None]
-        fact = self._wait(call, self._build_node(wanted, build, where), BUILT)
+        fact = call_waits(call, self._build_node(wanted, build, where), BUILT)
         return msgspec.structs.replace(fact, since=max(since, default=None))
 
     def _build_node(
