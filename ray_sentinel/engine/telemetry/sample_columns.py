@@ -35,7 +35,7 @@ class Column(msgspec.Struct):
 
     key: SeriesKey
     values: bytes = b""
-    """Its numbers (``Floats.packed``); they belong to the last of the stream's times."""
+    """Its numbers (``Floats.packed``), one for each of the stream's times."""
 
 
 @lru_cache(maxsize=MOST_SHARED)
@@ -156,29 +156,17 @@ class SampleColumns:
 
     @classmethod
     def unpacked(cls, columns: Sequence[Column]) -> SampleColumns:
-        """The columns of a snapshot, whose last values belong to the same moment; of more rows than
-        ``most_rows``, the newest. Raises ValueError if those of one are no numbers."""
-        width = len(columns)
-        most = most_rows(width)
-        found = [Floats.unpacked(column.values)[-most:] for column in columns]
-        rows = max(map(len, found), default=0)
-        numbers = _absent(rows * width)
+        """The columns of a snapshot. Raises ValueError if those of one are no numbers, or not as
+        many as those of another."""
+        found = [Floats.unpacked(column.values) for column in columns]
+        numbers = _absent(len(found) * len(found[0])) if found else Floats()
         for place, values in enumerate(found):
-            numbers[place + (rows - len(values)) * width :: width] = values
+            numbers[place :: len(found)] = values
         return cls((column.key for column in columns), numbers)
 
     def copy(self) -> SampleColumns:
         """A copy that stays as it is."""
         return SampleColumns(self.keys, Floats(self.numbers))
-
-    def lengthen(self, rows: int) -> None:
-        """Have so many rows, of which the first ones are absent. Raises ValueError if there are
-        more."""
-        missing = rows * self.width - len(self.numbers)
-        if missing < 0:
-            raise ValueError("more values than times")
-        if missing:
-            self.numbers[:0] = _absent(missing)
 
     def row(self, place: int) -> dict[SeriesKey, float]:
         """The values in a row."""

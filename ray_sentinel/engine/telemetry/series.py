@@ -226,9 +226,8 @@ class SampleStream(msgspec.Struct):
     """Samples before this time are ``THIN_SECONDS`` apart."""
 
     def __post_init__(self) -> None:
-        del self.times[: max(0, len(self.times) - most_rows(self.columns.width))]
-        # In what earlier versions packed, a series begins with its first value.
-        self.columns.lengthen(len(self.times))
+        if len(self.columns.numbers) != len(self.times) * self.columns.width:
+            raise ValueError("more values than times, or fewer")
 
     @property
     def size_bytes(self) -> int:
