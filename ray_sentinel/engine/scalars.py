@@ -35,10 +35,6 @@ class Track(msgspec.Struct):
         if len(self.values) > 2 * KEPT:
             del self.values[:KEPT]
 
-    def lost_for(self, now: float) -> float:
-        """Seconds since there was a value."""
-        return now - self.at
-
 
 class Scalars(msgspec.Struct):
     """The scalars of all jobs. Only the engine changes it."""

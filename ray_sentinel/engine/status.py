@@ -128,7 +128,6 @@ def _job(
     state = _state(job, mine, load, silence, protected)
     if ORDER.index(state) < ORDER.index("stalled") and incidents_beside(view, job, open_ones):
         state = "stalled"
-    pace = job.pace if len(job.pace) else job.gaps
     return JobStatus(
         job=job.job,
         attempt=job.attempt,
@@ -137,7 +136,7 @@ def _job(
         step_age_seconds=round(silence, 3),
         state=state,
         world_size=job.world_size,
-        step_seconds=pace.usual if len(job.pace) else None,
+        step_seconds=job.pace.usual,
         expected=_expected(job, protected, now),
         ended=job.ended_at is not None,
         requests=str(load or ""),

@@ -79,7 +79,7 @@ class TrainLoss(JobAlertRule):
     def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
         for job, rank, name, track in _named(view, "loss", but=("lb_loss", "aux", "balance")):
-            if track.lost_for(now) > 30.0 and job.silence(now) < 30.0:
+            if now - track.at > 30.0 and job.silence(now) < 30.0:
                 text = f"{name} of rank {rank} is no longer a number"
                 yield self.alert(text, severity="critical", job=job.job)
                 continue
