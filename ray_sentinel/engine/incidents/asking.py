@@ -116,9 +116,9 @@ def capture(
         members=members,
         thorough=thorough,
     )
+    _await_capture(case, action, now, settings)
     case.captures += 1
     case.capturing = True
-    _await_capture(case, action, now, settings)
     return action
 
 
