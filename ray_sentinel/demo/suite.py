@@ -124,7 +124,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--no-healthy", action="store_true", help="faults only")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--skip", type=int, default=0, help="trials of this seed already played")
-    parser.add_argument("--count", type=int, default=len(ALL), help="trials")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=len(ALL),
+        help="trials of this seed in all, those to skip included",
+    )
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin none after these")
     parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
     parser.add_argument("--out", type=Path, help="append the lines here as well")

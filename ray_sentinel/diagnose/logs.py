@@ -130,10 +130,5 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def checkpoint_period(self) -> float | None:
-        """``checkpoint_period`` of the configuration, in steps."""
-        text = self.config.get("checkpoint_period") or self.arguments.get("checkpoint_period", "")
-        try:
-            period = float(text)
-        except ValueError:
-            return None
-        return period if period > 0 else None
+        """``checkpoint_period`` of the arguments or the configuration, in steps."""
+        return self._number(("checkpoint_period",))

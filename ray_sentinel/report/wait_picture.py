@@ -125,7 +125,7 @@ def _of_chain(verdict: Verdict, at: float) -> WaitPicture:
         half = MOST_BOXES // 2
         left_out = len(boxes) - 2 * half
         boxes[half:-half] = [_Pending(f"… {left_out} more …", kind="gap")]
-        labels[half:-half] = [""]
+        del labels[half:-half]
     placed, height = _placed(boxes, [STEP] * (len(boxes) - 1))
     arrows = [
         DrawnArrow(start=upper.y + upper.height, end=lower.y, label=_cut(label, 52))

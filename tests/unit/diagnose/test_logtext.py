@@ -43,6 +43,12 @@ def test_the_main_logs_facts() -> None:
     assert facts.summary
 
 
+def test_what_a_run_was_told_counts_before_its_configuration() -> None:
+    log = MainLog("job.log")
+    log.feed([*LOG, "PASSTHROUGH_ARGS: checkpoint_period=20"])
+    assert log.as_facts().checkpoint_period == 20
+
+
 def test_a_failed_checkpoint_names_its_step() -> None:
     log = MainLog("job.log")
     log.feed(["FileNotFoundError: /ckpt/2800/items/manifest.ocdbt.__lock: No such file"])
