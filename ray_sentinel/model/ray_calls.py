@@ -96,6 +96,8 @@ class RayDriver(msgspec.Struct, frozen=True, kw_only=True):
     """The job's name for people, such as "train_rl-1"."""
     started: float | None = None
     """Unix time at which it started."""
+    ended: bool = False
+    """Whether it has ended, or is Ray's own: then there is no process of it to look at."""
 
 
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +164,10 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time of the query."""
     drivers: tuple[RayDriver, ...] = ()
     actors: tuple[RayActor, ...] = ()
+    ended_drivers: tuple[RayDriver, ...] = ()
+    """Those of the other jobs that have living actors."""
+    outliving: tuple[RayActor, ...] = ()
+    """The actors of these jobs, such as the replicas of Ray Serve."""
     calls: tuple[RayCall, ...] = ()
     groups: tuple[PendingGroup, ...] = ()
     placed: tuple[PlacedGroup, ...] = ()
@@ -200,6 +206,19 @@ def of_job(known: RayCalls, job: str, serving: Collection[str] = ()) -> RayCalls
         actors=tuple(one for one in known.actors if one.job == job or one.id in called),
         calls=calls,
         groups=tuple(group for group in known.groups if group.job == job),
+    )
+
+
+def going_on(known: RayCalls, jobs: Collection[str]) -> RayCalls:
+    """The table in which some jobs count that go on although their drivers have ended."""
+    mine = (driver for driver in known.ended_drivers if driver.job in jobs)
+    there = {driver.job: driver for driver in mine}
+    return msgspec.structs.replace(
+        known,
+        drivers=(*known.drivers, *there.values()),
+        actors=(*known.actors, *(one for one in known.outliving if one.job in there)),
+        ended_drivers=tuple(one for one in known.ended_drivers if one.job not in there),
+        outliving=tuple(one for one in known.outliving if one.job not in there),
     )
 
 

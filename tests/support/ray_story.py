@@ -56,6 +56,7 @@ from ray_sentinel.model.ray_calls import (
     RayCalls,
     RayDriver,
     RayLook,
+    going_on,
     of_job,
 )
 from ray_sentinel.model.runtime_env import NodeEnvironments
@@ -284,6 +285,32 @@ class StoryEngine:
         }
 
 
+def _told_driver(job: str, pid: int = 0, address: str = "") -> RayDriver:
+    """As Ray tells it; without a pid, it has ended."""
+    return RayDriver(
+        job=job,
+        pid=pid,
+        address=address,
+        command="python train_rl.py",
+        name=f"train_rl-{int(job[:2], 16)}",
+        started=START - 100.0,
+        ended=not pid,
+    )
+
+
+def _told_actor(one: StoryProcess) -> RayActor:
+    lives = one.actor_state == "ALIVE"
+    return RayActor(
+        id=one.actor,
+        job=one.job,
+        kind=one.kind,
+        number=one.number,
+        state=one.actor_state,
+        node=NODE.id if lives else "",
+        pid=one.pid if lives else 0,
+    )
+
+
 def driver(job: str = JOB, pid: int = 1) -> StoryProcess:
     """One that waits in ``ray.get``."""
     return StoryProcess(pid, job=job, stack=GETS)
@@ -474,33 +501,20 @@ class RayStory:
     def _calls(self, call: RayCall) -> None:
         self.calls.append(call)
 
+    def _of_job(self, job: str) -> RayCalls:
+        return of_job(going_on(self._known(), {job}), job)
+
     def _known(self, deployments: Collection[str] = ()) -> RayCalls:
         drivers = [one for one in self.processes if not one.kind]
         living = {one.job for one in drivers}
         called = {call.actor for call in self.calls}
+        ended = {one.job for one in self.processes} - living
+        outliving = tuple(_told_actor(one) for one in self.processes if one.job in ended)
         return RayCalls(
             at=self.now,
-            drivers=tuple(
-                RayDriver(
-                    job=one.job,
-                    pid=one.pid,
-                    address=NODE.address,
-                    command="python train_rl.py",
-                    name=f"train_rl-{int(one.job[:2], 16)}",
-                    started=START - 100.0,
-                )
-                for one in drivers
-            ),
+            drivers=tuple(_told_driver(one.job, one.pid, NODE.address) for one in drivers),
             actors=tuple(
-                RayActor(
-                    id=one.actor,
-                    job=one.job,
-                    kind=one.kind,
-                    number=one.number,
-                    state=one.actor_state,
-                    node=NODE.id if one.actor_state == "ALIVE" else "",
-                    pid=one.pid if one.actor_state == "ALIVE" else 0,
-                )
+                _told_actor(one)
                 for one in self.processes
                 if one.kind
                 and (
@@ -509,6 +523,8 @@ class RayStory:
                     or deployment_of(one.kind) in deployments
                 )
             ),
+            ended_drivers=tuple(_told_driver(job) for job in sorted(ended)),
+            outliving=outliving,
             calls=tuple(self.calls),
             groups=self.groups,
             free_on=self.free_on,
@@ -582,10 +598,10 @@ class RayStory:
                     RayJobLooked(time=self.now, ray_job=action.ray_job, look=self._look(action))
                 )
             case AskEndedCalls(running=True) if self.answers:
-                running = running_since(of_job(self._known(), action.ray_job).calls)
+                running = running_since(self._of_job(action.ray_job).calls)
                 self.feed(EndedCallsTold(time=self.now, ray_job=action.ray_job, running=running))
             case AskEndedCalls() if self.answers:
-                known = of_job(self._known(), action.ray_job)
+                known = self._of_job(action.ray_job)
                 self.feed(
                     EndedCallsTold(
                         time=self.now,
@@ -617,7 +633,7 @@ class RayStory:
                 )
 
     def _look(self, action: LookAtRayJob) -> RayLook:
-        known = self._known(action.deployments)
+        known = going_on(self._known(action.deployments), {action.ray_job})
         serving = {a.id for a in known.actors if deployment_of(a.kind) in action.deployments}
         calls = of_job(known, action.ray_job, serving)
         called = {actor.id for actor in calls.actors if actor.job != action.ray_job}

@@ -11,7 +11,7 @@ from ray_sentinel.engine.ray.job_view import EARLY_SECONDS, RayJobView
 from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM, method_of
 from ray_sentinel.model.identity import Node, ProcessId
 from ray_sentinel.model.progress import HELD, STOPPED, RayProcess, Snapshot
-from ray_sentinel.model.ray_calls import RayActor, RayCalls
+from ray_sentinel.model.ray_calls import RayActor, RayCalls, going_on
 
 BUILD_TIMEOUT = 60.0
 """Seconds within which the builder of a runtime environment must run again; it may wait for a
@@ -38,6 +38,8 @@ STOPPED_SECONDS = 2.0
 """Seconds for which a process must be stopped, or blocked in the kernel, before it is looked at."""
 ENDED_SECONDS = 60.0
 """Seconds for which a job is remembered after its driver has gone."""
+LAST_CALLS_SECONDS = 10.0
+"""Seconds after the end of a driver in which its actors may still run calls without going on."""
 SHORTEST = 1.0
 """Seconds; shorter durations are not visible to looks a second apart."""
 
@@ -117,6 +119,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     """Processes by Ray's node id and pid."""
     owners: dict[str, dict[int, str]] = {}
     """The jobs of living actors, by Ray's node id and pid."""
+    going_on: set[str] = set()
+    """The jobs whose actors were seen to run calls since their driver ended (Ray's ids)."""
 
     def __post_init__(self) -> None:
         self._index()
@@ -149,6 +153,10 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
 
     def apply_table(self, table: RayCalls, now: float) -> None:
         """Apply Ray's current drivers, living actors and unplaced groups."""
+        self.going_on &= {driver.job for driver in table.ended_drivers}
+        self._set_table(going_on(table, self.going_on), now)
+
+    def _set_table(self, table: RayCalls, now: float) -> None:
         self.table, self.owners = table, {}
         for actor in table.actors:
             self.owners.setdefault(actor.node, {})[actor.pid] = actor.job
@@ -279,13 +287,29 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         job.fruitless = 0
 
     def advance(self, now: float) -> None:
-        """Drop jobs that ended long ago."""
+        """Find jobs that go on although their drivers have ended, and drop those that ended long
+        ago."""
+        found = set()
+        for driver in self.table.ended_drivers:
+            job = self.jobs.get(driver.job)
+            ended_at = job.ended_at if job is not None else None
+            if ended_at is None or now - ended_at > LAST_CALLS_SECONDS:
+                theirs = (actor for actor in self.table.outliving if actor.job == driver.job)
+                found |= {driver.job} if any(map(self._runs, theirs)) else set()
+        if found:
+            self.going_on |= found
+            self._set_table(going_on(self.table, found), now)
         for key, job in list(self.jobs.items()):
             if job.ended_at is not None and now - job.ended_at > ENDED_SECONDS:
                 del self.jobs[key]
 
+    def _runs(self, actor: RayActor) -> bool:
+        """Whether an actor runs a call."""
+        track = self.tracks.get(actor.node, {}).get(actor.pid)
+        return track is not None and "." in track.runs
+
     def running(self) -> Iterator[RayJobView]:
-        """The jobs whose drivers live."""
+        """The jobs whose drivers live, and those that go on without."""
         return (job for job in self.jobs.values() if job.ended_at is None)
 
     def driver_track(self, job: RayJobView) -> RayTrack | None:

@@ -35,7 +35,8 @@ def ray_jobs(view: ClusterView, mine: list[Incident], now: float) -> Iterator[Jo
         waits = _waits(job, now)
         stuck = [one for one in mine if (one.job, one.attempt) == (job.name, 0)]
         starts = waits is not None and (waits.root.lacks is not None or view.ray.pending(job, now))
-        if len(members) > 1 or stuck or starts:
+        actors = len(members) - (0 if job.driver.ended else 1)
+        if actors or stuck or starts:
             yield _status(job, members, waits, [*stuck, *groups.get(job.id, ())], now)
 
 
@@ -117,15 +118,16 @@ def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
 def _members(
     view: ClusterView, job: RayJobView, ranks: set[ProcessId], now: float
 ) -> Iterator[MemberStatus]:
-    """The driver, and the actors that are not ranks."""
-    driver = view.ray.driver_track(job)
-    yield MemberStatus(
-        label="driver",
-        role="driver",
-        host=driver.process.host if driver is not None else job.driver.address,
-        pid=job.driver.pid,
-        state=_driver_state(driver),
-    )
+    """The driver, if it lives, and the actors that are not ranks."""
+    if not job.driver.ended:
+        driver = view.ray.driver_track(job)
+        yield MemberStatus(
+            label="driver",
+            role="driver",
+            host=driver.process.host if driver is not None else job.driver.address,
+            pid=job.driver.pid,
+            state=_driver_state(driver),
+        )
     actors = ((actor, track) for actor, track in view.ray.actors_of(job))
     shown = 0
     for actor, track in actors:

@@ -32,6 +32,10 @@ class Store(
 
     def __init__(self) -> None:
         self.jobs = [JOB]
+        self.ended: set[bytes] = set()
+        """Those of the jobs whose drivers have ended."""
+        self.rays: set[bytes] = set()
+        """Those whose drivers are Ray's own."""
         self.asked = 0
         self.actors = 1
         """Of each job."""
@@ -58,7 +62,12 @@ class Store(
         self.asked += 1
         told = [
             gcs_pb2.JobTableData(
-                job_id=job, driver_pid=job[0], driver_ip_address="10.0.0.1", entrypoint="train.py"
+                job_id=job,
+                driver_pid=job[0],
+                driver_ip_address="10.0.0.1",
+                entrypoint="train.py",
+                is_dead=job in self.ended,
+                config={"ray_namespace": "_ray_internal_dashboard"} if job in self.rays else None,
             )
             for job in self.jobs
         ]
@@ -199,3 +208,22 @@ def test_an_address_where_nobody_can_be_is_no_error(
     assert told == []
     assert not table.drivers
     assert "Ray's control store" in caplog.text
+
+
+@pytest.mark.parametrize("others", ["ended", "rays"])
+def test_jobs_whose_actors_live_on(
+    table: RayTable, store: Store, told: list[RayCalls], others: str
+) -> None:
+    """Their drivers have ended, or are the dashboard, which deploys applications of Ray Serve."""
+    store.jobs.append(OTHER)
+    setattr(store, others, {OTHER})
+    poll(table, store, 1)
+    assert jobs(told) == [["02000000"]]
+    assert [actor.job for actor in told[-1].actors] == ["02000000"]
+    (driver,) = told[-1].ended_drivers
+    assert (driver.job, driver.pid, driver.ended) == ("03000000", 0, True)
+    assert driver.name == ("train-3" if others == "ended" else "job-3")
+    assert [actor.job for actor in told[-1].outliving] == ["03000000"]
+    store.actors = 0
+    poll(table, store, 1)
+    assert told[-1].ended_drivers == told[-1].outliving == (), "nobody lives"

@@ -1,4 +1,5 @@
-"""A driver that has no actors of its own, and calls one that another job has made."""
+"""Actors that are called by another job than that which has made them, or live on without a
+driver."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ import pytest
 
 from ray_sentinel.model.ray_calls import EndedCalls
 from tests.support import ray_story
-from tests.support.ray_story import OTHER_JOB, SLEEPS, RayStory, actors, driver
+from tests.support.ray_story import (
+    COMPUTES,
+    GETS,
+    OTHER_JOB,
+    SLEEPS,
+    RayStory,
+    actors,
+    driver,
+)
 
 
 class Registry:
@@ -116,3 +125,86 @@ def test_a_replica_of_ray_serve_is_named_in_the_job_that_waits_for_it(lives: boo
 
 def test_a_replica_that_answers_is_not_named() -> None:
     assert Pricer().goes_on(120).engine.incidents(everything=True) == ()
+
+
+class Service:
+    """A gateway calls a scorer every other second. The driver that has made them ends after
+    a while, or had ended before anybody looked."""
+
+    def __init__(self, *, lives: bool) -> None:
+        self.main = driver()
+        self.gateway, self.scorer = (*actors("Gateway", 1, 10), *actors("Scorer", 1, 20))
+        self.main.stack = ray_story.RESTS
+        processes = [self.gateway, self.scorer]
+        self.story = RayStory([self.main, *processes] if lives else processes)
+
+    def driver_ends(self) -> None:
+        """From now on the actors go on without it."""
+        self.story.processes.remove(self.main)
+        self.story.tell_table()
+
+    def goes_on(self, seconds: int) -> RayStory:
+        """It serves."""
+
+        def second() -> None:
+            self._rest()
+            if self.story.now % 2 < 1:
+                self.gateway.begins("ask", self.story.now, GETS)
+                self.scorer.begins("score", self.story.now, COMPUTES)
+                self.story.call(self.gateway, self.scorer, "score")
+
+        self.story.run(seconds, second)
+        return self.story
+
+    def rests(self, seconds: int) -> RayStory:
+        """Nobody asks for anything."""
+        self._rest()
+        self.story.run(seconds)
+        return self.story
+
+    def _rest(self) -> None:
+        for one in (self.gateway, self.scorer):
+            one.rests(self.story.now)
+        self.story.calls.clear()
+
+    def hangs(self, seconds: int) -> RayStory:
+        """The scorer stands still in its next call."""
+        self.goes_on(2)
+        assert self.scorer.title == "Scorer.score"
+        self.scorer.stack = SLEEPS
+        self.story.run(seconds)
+        return self.story
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["ends-meanwhile", "had-ended"])
+def test_actors_that_go_on_without_a_driver_are_a_job(lives: bool) -> None:
+    service = Service(lives=lives)
+    service.goes_on(60)
+    if lives:
+        service.driver_ends()
+        service.goes_on(60)
+    (job,) = service.story.engine.status(service.story.now).jobs
+    assert [one.label for one in job.members] == ["Gateway 0", "Scorer 0"]
+    story = service.hangs(60)
+    (culprit,) = story.culprits()
+    assert (story.incident().job, culprit.actor) == ("train_rl-2", "Scorer 0")
+
+
+def test_actors_that_only_live_on_are_no_job() -> None:
+    """Such as the one that keeps the statistics of Ray Data."""
+    service = Service(lives=True)
+    service.goes_on(60)
+    service.rests(5)
+    service.driver_ends()
+    story = service.rests(300)
+    assert story.engine.status(story.now).jobs == ()
+    assert story.engine.incidents(everything=True) == ()
+
+
+def test_the_last_calls_of_a_driver_are_no_job_of_their_own() -> None:
+    service = Service(lives=True)
+    service.goes_on(60)
+    service.driver_ends()
+    service.goes_on(8)
+    story = service.rests(60)
+    assert story.engine.status(story.now).jobs == ()

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from ray_sentinel.actors.coordinator.prometheus import ray_targets
+from ray_sentinel.actors.hosts import ray_nodes
 from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.store.prometheus.scrape_config import (
     TargetDiscovery,
@@ -99,5 +100,6 @@ def test_targets_of_ray_are_those_that_live() -> None:
         }
 
     silent = entry(3, MetricsExportPort=0), entry(4, MetricsExportPort=-1)
-    found = ray_targets([entry(1), entry(2, Alive=False), *silent])
+    entries = [entry(1), entry(2, Alive=False), *silent]
+    found = ray_targets(list(ray_nodes(entries).values()))
     assert found == {"10.0.0.1:8080": "node1"}

@@ -32,6 +32,8 @@ from ray_sentinel.model.ray_calls import (
     RayActor,
     RayCall,
     RayCalls,
+    RayDriver,
+    going_on,
 )
 from ray_sentinel.waitgraph.group_needs import group_need
 from ray_sentinel.waitgraph.job_processes import creation_id
@@ -95,8 +97,6 @@ class ControlStoreCalls:
         self._missed: dict[bytes, int] = {}
         """How often each of these times was requested in vain."""
         self._known = RayCalls()
-        self._outliving: tuple[RayActor, ...] = ()
-        """The living actors whose jobs have ended, as last reported."""
         self._all_groups: Any = None
         """The newest reply about placement groups."""
 
@@ -106,17 +106,26 @@ class ControlStoreCalls:
         it."""
         self._problems.clear()
         old = self._known
-        drivers = self._asked("jobs", self._drivers, old.drivers)
+        drivers, jobs = self._asked("jobs", self._drivers, (old.drivers, None))
         known = {driver.job for driver in drivers}
-        actors = (
-            self._asked("actors", self._actors, (*old.actors, *self._outliving)) if drivers else ()
-        )
+        actors = self._asked("actors", self._actors, (*old.actors, *old.outliving))
         groups = self._asked("placement groups", self._groups, old.groups) if drivers else ()
-        self._outliving = tuple(actor for actor in actors if actor.job not in known)
+        outliving = tuple(actor for actor in actors if actor.job not in known)
+        ended = (
+            old.ended_drivers
+            if jobs is None
+            else self._asked(
+                "ended jobs",
+                lambda: tuple(ray_replies.ended_drivers_of(jobs, {one.job for one in outliving})),
+                old.ended_drivers,
+            )
+        )
         self._known = RayCalls(
             at=at,
             drivers=drivers,
             actors=tuple(actor for actor in actors if actor.job in known),
+            ended_drivers=ended,
+            outliving=outliving,
             groups=groups,
             problem="; ".join(self._problems),
         )
@@ -136,6 +145,9 @@ class ControlStoreCalls:
         calls of another job's actors, and what these call for it, is among its calls, although Ray
         files it under the actors' job."""
         table = self.table(at)
+        # Where no driver lives, the actors that go on are all that there is.
+        theirs = () if table.drivers else {driver.job for driver in table.ended_drivers}
+        table = going_on(table, {job} if job else theirs)
         known = {driver.job for driver in table.drivers}
         calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
         for lender in self._lenders(job):
@@ -146,7 +158,7 @@ class ControlStoreCalls:
         called = {call.actor for call in calls if call.job in known}
         outliving = (
             actor
-            for actor in self._outliving
+            for actor in table.outliving
             if actor.id in called or deployment_of(actor.kind) in deployments
         )
         actors = tuple(self._with_pids((*table.actors, *outliving)))
@@ -247,8 +259,10 @@ class ControlStoreCalls:
             self._problems.append(f"Ray's control store does not tell its {what}: {error}")
             return nothing
 
-    def _drivers(self) -> Any:
-        return ray_replies.drivers_of(self._store.ask("JobInfo", "GetAllJobInfo"))
+    def _drivers(self) -> tuple[tuple[RayDriver, ...], Any]:
+        """The living drivers, and the reply that also tells of those that have ended."""
+        reply = self._store.ask("JobInfo", "GetAllJobInfo")
+        return ray_replies.drivers_of(reply), reply
 
     def _groups(self) -> tuple[PendingGroup, ...]:
         self._all_groups = self._store.ask("PlacementGroupInfo", "GetAllPlacementGroup")
@@ -268,7 +282,7 @@ class ControlStoreCalls:
     def _lenders(self, job: str) -> tuple[str, ...]:
         """The other jobs whose actors a job may call: to be called by others, an actor needs a
         name. None if the calls of all jobs are wanted."""
-        actors = (*self._outliving, *(actor for actor in self._known.actors if actor.name))
+        actors = (*self._known.outliving, *(actor for actor in self._known.actors if actor.name))
         found = dict.fromkeys(actor.job for actor in actors if job and actor.job != job)
         return tuple(found)[:MOST_LENDERS]
 

@@ -102,9 +102,9 @@ class RayDeathWatch:
         """Set what lives now."""
         if table.problem:
             return
-        living = {actor.id: actor for actor in table.actors}
+        living = {actor.id: actor for actor in (*table.actors, *table.outliving)}
         jobs = {driver.job for driver in table.drivers}
-        for actor in self._table.actors:
+        for actor in (*self._table.actors, *self._table.outliving):
             now = living.get(actor.id)
             gone = now is None or (actor.state == "ALIVE" and now.pid != actor.pid)
             if gone and len(self._actors) < MOST_AT_ONCE:

@@ -98,6 +98,26 @@ def drivers_of(reply: Any) -> tuple[RayDriver, ...]:
     )
 
 
+def ended_drivers_of(reply: Any, jobs: Collection[str]) -> Iterator[RayDriver]:
+    """The drivers of some jobs (Ray's ids, in hex) that have ended or are Ray's own, from a
+    ``GetAllJobInfoReply``. The dashboard, which deploys applications of Ray Serve, is no name for
+    what it deploys."""
+    for job in reply.job_info_list:
+        id_, internal = id_of(job.job_id), is_internal(job.config.ray_namespace)
+        if id_ in jobs and (job.is_dead or internal):
+            command = "" if internal else cut(job.entrypoint)
+            started = job.start_time / 1000 or None
+            yield RayDriver(
+                job=id_,
+                pid=0,
+                address="",
+                command=command,
+                name=cut(job_name(command, id_)),
+                started=started,
+                ended=True,
+            )
+
+
 def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[RayActor]:
     """The actors, from ``ActorTableData``; ``made`` is when they were requested, by
     ``creation_id``."""
