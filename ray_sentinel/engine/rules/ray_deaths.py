@@ -34,7 +34,8 @@ class RayDeaths(Rule):
     ) -> Finding:
         rank = view.rank_at(first.node, first.pid)
         kind = _kind(first, is_rank=rank is not None)
-        driver = next((death for death in deaths if death.what == "driver"), None)
+        over = deaths if job.ended_at is not None or first.what == "driver" else ()
+        driver = next((death for death in over if death.what == "driver"), None)
         well = driver is None or driver.cause == "finished"
         severity: Severity = "warning" if well and first.what != "driver" else "critical"
         host = view.host_of(first.node) if first.node else view.host_at(first.address)
