@@ -35,7 +35,7 @@ def test_the_one_that_hangs_is_named(
             found = watched_by_files.ask("incidents", tuple[Incident, ...])
             return [one for one in found if one.job == seen.job]
 
-        (incident,) = eventually(incidents, "it is named", 90.0, every=1.0)
+        (incident,) = eventually(incidents, "it is named", 180.0, every=1.0)
     finally:
         (tmp_path / "end").touch()
     assert incident.verdict is not None
