@@ -72,9 +72,10 @@ def test_is_not_looked_at_while_calls_begin_and_end() -> None:
 
 class Pricer:
     """A replica of Ray Serve made by a job that has ended, or ``lives`` and waits for nothing; the
-    driver of this job waits for its answers. Serve's own metrics tell of its requests."""
+    driver of this job waits for its answers, or clients outside do. Serve's own metrics tell of its
+    requests."""
 
-    def __init__(self, *, lives: bool = False) -> None:
+    def __init__(self, *, lives: bool = False, outside: bool = False) -> None:
         self.main = driver()
         (self.replica,) = actors("ServeReplica:prices:Pricer", 1, 30, OTHER_JOB)
         self.replica.stack = msgspec.structs.replace(
@@ -83,8 +84,10 @@ class Pricer:
         self.replica.wakes = True
         self.maker = driver(OTHER_JOB, 2)
         self.maker.stack = ray_story.RESTS
-        drivers = (self.main, self.maker) if lives else (self.main,)
-        self.story = RayStory([*drivers, self.replica])
+        (self.controller,) = actors("ServeController", 1, 40, OTHER_JOB)
+        self.controller.begins("listen_for_change", ray_story.START, ray_story.RESTS)
+        drivers = (self.main, self.maker) if lives else () if outside else (self.main,)
+        self.story = RayStory([*drivers, self.controller, self.replica])
         self.story.drives(*drivers)
         self._finished = 'server_requests_finished_total{job="serve-prices-Pricer"}'
         self.story.gauges = {
@@ -123,8 +126,21 @@ def test_a_replica_of_ray_serve_is_named_in_the_job_that_waits_for_it(lives: boo
     assert confirmed - hung_at <= 25.0
 
 
-def test_a_replica_that_answers_is_not_named() -> None:
-    assert Pricer().goes_on(120).engine.incidents(everything=True) == ()
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_replica_that_answers_is_not_named(outside: bool) -> None:
+    assert Pricer(outside=outside).goes_on(120).engine.incidents(everything=True) == ()
+
+
+def test_a_replica_is_named_for_whose_answer_only_clients_outside_wait() -> None:
+    pricer = Pricer(outside=True)
+    hung_at = pricer.goes_on(60).now
+    story = pricer.hangs(60)
+    (culprit,) = story.culprits()
+    assert (story.incident().job, story.incident().kind) == ("train_rl-3", "actor-stuck")
+    assert culprit.role == "ServeReplica:prices:Pricer"
+    confirmed = story.incident().confirmed_at
+    assert confirmed is not None
+    assert confirmed - hung_at <= 40.0
 
 
 class Service:
