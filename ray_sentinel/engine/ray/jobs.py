@@ -289,13 +289,13 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     def advance(self, now: float) -> None:
         """Find jobs that go on although their drivers have ended, and drop those that ended long
         ago."""
-        found = set()
-        for driver in self.table.ended_drivers:
-            job = self.jobs.get(driver.job)
-            ended_at = job.ended_at if job is not None else None
-            if ended_at is None or now - ended_at > LAST_CALLS_SECONDS:
-                theirs = (actor for actor in self.table.outliving if actor.job == driver.job)
-                found |= {driver.job} if any(map(self._runs, theirs)) else set()
+        found = {actor.job for actor in self.table.outliving if self._runs(actor)}
+        found &= {driver.job for driver in self.table.ended_drivers}
+        found -= {
+            job.id
+            for job in self.jobs.values()
+            if job.ended_at is not None and now - job.ended_at <= LAST_CALLS_SECONDS
+        }
         if found:
             self.going_on |= found
             self._set_table(going_on(self.table, found), now)
