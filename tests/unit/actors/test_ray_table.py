@@ -184,6 +184,19 @@ def test_what_ray_has_forgotten_is_not_asked_for_again_and_again(
     assert store.asked_for_calls == TRIES
 
 
+def test_an_actor_lives_on_only_where_its_job_is_told(
+    table: RayTable, store: Store, told: list[RayCalls], caplog: pytest.LogCaptureFixture
+) -> None:
+    store.late = 1.0
+    poll(table, store, 1)
+    assert "does not tell its jobs" in caplog.text
+    assert told == []
+    store.late = 0.0
+    poll(table, store, 2)
+    assert jobs(told) == [["02000000"]]
+    assert told[-1].outliving == ()
+
+
 def test_no_answer_is_no_end_of_the_jobs(
     table: RayTable, store: Store, told: list[RayCalls], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -110,22 +110,18 @@ class ControlStoreCalls:
         known = {driver.job for driver in drivers}
         actors = self._asked("actors", self._actors, (*old.actors, *old.outliving))
         groups = self._asked("placement groups", self._groups, old.groups) if drivers else ()
-        outliving = tuple(actor for actor in actors if actor.job not in known)
-        ended = (
-            old.ended_drivers
-            if jobs is None
-            else self._asked(
-                "ended jobs",
-                lambda: tuple(ray_replies.ended_drivers_of(jobs, {one.job for one in outliving})),
-                old.ended_drivers,
-            )
-        )
+        theirs, ended = {actor.job for actor in actors} - known, old.ended_drivers
+        if jobs is None:  # those that are new may have a driver
+            theirs &= {actor.job for actor in old.outliving}
+        else:
+            told = partial(ray_replies.ended_drivers_of, jobs, theirs)
+            ended = self._asked("ended jobs", lambda: tuple(told()), ended)
         self._known = RayCalls(
             at=at,
             drivers=drivers,
             actors=tuple(actor for actor in actors if actor.job in known),
             ended_drivers=ended,
-            outliving=outliving,
+            outliving=tuple(actor for actor in actors if actor.job in theirs),
             groups=groups,
             problem="; ".join(self._problems),
         )
