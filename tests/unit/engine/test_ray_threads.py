@@ -139,6 +139,12 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert incident.confirmed_at - ray_story.START <= 30.0
 
+    def test_a_replica_of_ray_serve_for_which_a_client_outside_waits(self) -> None:
+        story = served(awaited=False)
+        (culprit,) = story.culprits()
+        assert (culprit.role, culprit.pid) == ("ServeReplica:app:Model", 10)
+        assert story.chain() == []
+
     def test_a_replica_of_ray_serve_that_stands_in_a_request(self) -> None:
         story = served()
         incident, (culprit,) = story.incident(), story.culprits()
@@ -189,9 +195,15 @@ class TestNoIncident:
         [
             lambda: served(runs=True),
             lambda: served(longest=30.0),
-            lambda: served(awaited=False),
+            lambda: served(awaited=False, runs=True),
+            lambda: served(awaited=False, longest=30.0),
         ],
-        ids=["small-steps", "others-took-as-long", "from-outside"],
+        ids=[
+            "small-steps",
+            "others-took-as-long",
+            "small-steps-for-clients-outside",
+            "others-took-as-long-for-them",
+        ],
     )
     def test_a_request_of_ray_serve(self, story: Callable[[], RayStory]) -> None:
         assert story().engine.incidents(everything=True) == ()
