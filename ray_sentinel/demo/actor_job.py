@@ -173,5 +173,6 @@ class ActorJob:
         known = set(words.values())
         for named in ray.util.list_named_actors(all_namespaces=True):
             if named["name"].rpartition("_")[0] in known or named["name"] in known:
-                with contextlib.suppress(ValueError):  # it has just ended
+                # It has just ended; or its class is gone already, with its job.
+                with contextlib.suppress(ValueError, AssertionError):
                     ray.kill(ray.get_actor(named["name"], namespace=named["namespace"]))
