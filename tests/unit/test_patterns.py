@@ -243,7 +243,11 @@ def test_the_pumps_find_what_the_rule_does_not_prove(pattern: str) -> None:
     if pattern == "(a+)+$":  # exponential: a few characters are enough
         assert _took(compiled.search, "a" * few + "\x00") > 0.05
         return
-    short = max(_took(compiled.search, text) for text in pumped(pattern, 0, many // 4))
+    # A disturbed machine makes one of them slow, not all.
+    short = min(
+        max(_took(compiled.search, text) for text in pumped(pattern, 0, many // 4))
+        for _ in range(3)
+    )
     long = max(_took(compiled.search, text) for text in pumped(pattern, 0, many))
     assert long > 7 * short, "grows with the square"
     assert max(_took(regex.compile(pattern).search, text) for text in pumped(pattern, 0)) < 0.25
