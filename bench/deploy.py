@@ -75,8 +75,9 @@ def processes(watched: Watched) -> dict[int, tuple[str, str]]:
     found = {agent.pid: (agent.address, "agent") for agent in watched.agents().values()}
     found[watched.ask("describe", Description).pid] = ("head", "coordinator")
     for pid, (address, _) in list(found.items()):
-        below = psutil.Process(pid).children(recursive=True)
-        found |= {child.pid: (address, "collectors") for child in below}
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+            below = psutil.Process(pid).children(recursive=True)
+            found |= {child.pid: (address, "collectors") for child in below}
     return found
 
 

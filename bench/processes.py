@@ -43,8 +43,12 @@ def children(pid: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    """The last word of a process's command line: a collector's name."""
-    return next((word for word in reversed(psutil.Process(pid).cmdline()) if word), "")
+    """The last word of a process's command line: a collector's name; empty if it has ended."""
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.NoSuchProcess:  # it has ended
+        words = []
+    return next((word for word in reversed(words) if word), "")
 
 
 def apart(measure: Callable[..., None], *given: Any, **named: Any) -> None:

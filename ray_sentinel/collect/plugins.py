@@ -25,6 +25,7 @@ from ray_sentinel.collect.discovery import (
 from ray_sentinel.collect.protocol import CollectorSource
 from ray_sentinel.config import Config
 from ray_sentinel.errors import InputError
+from ray_sentinel.private_files import FILE_MODE
 from ray_sentinel.trusted_path import check_trusted_folder
 from ray_sentinel.whole_file import write_whole
 
@@ -72,7 +73,7 @@ def install_plugin(folder: Path, name: str, data: bytes) -> Path:
         raise InputError(
             f"{name!r} cannot be the name of a plugin's file: use letters, digits, ._-"
         )
-    mode = 0o755 if data.startswith((b"#!", b"\x7fELF")) else 0o644
+    mode = stat.S_IRWXU if data.startswith((b"#!", b"\x7fELF")) else FILE_MODE
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

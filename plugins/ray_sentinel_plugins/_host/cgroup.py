@@ -59,7 +59,7 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
         files.complain(proc / "self/cgroup", "names no cgroup that counts memory")
     mounts = parse_mountinfo(files.text(proc / "self/mountinfo") or "")
     unified = sys / "fs/cgroup"
-    if not files.is_file(unified / "cgroup.controllers"):
+    if v2 is not None and not files.is_file(unified / "cgroup.controllers"):
         unified /= "unified"
     # With both hierarchies in use the memory controller is in one of them: v1 if it is named there.
     for path, mounted, fallback, limit, read_group in (

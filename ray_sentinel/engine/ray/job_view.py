@@ -37,9 +37,7 @@ from ray_sentinel.engine.ray.seen import (
     still_looking,
     still_standing,
 )
-from ray_sentinel.evidence.stacks.compare import (
-    children_worked,
-)
+from ray_sentinel.evidence.stacks.compare import children_worked
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import (
     CallWaker,

@@ -110,7 +110,8 @@ def _awaiting_programs(fact: StackFact, oldest: float) -> StackFact:
 
 WORKS = 0.01
 """A process works that runs, or waits for a CPU, for such a share of the time: what waits, and only
-looks now and then whether something has come, takes less."""
+looks now and then whether something has come, runs for less, though it may wait for a CPU each
+time."""
 SWITCHES = 1.5
 """How often a thread is put on a CPU for each of its deadlines at most: others may take the CPU
 away meanwhile."""

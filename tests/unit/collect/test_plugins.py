@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_read_keeps_what_was_there(
 
 def test_install_is_whole_or_not_at_all(tmp_path: Path) -> None:
     path = install_plugin(tmp_path / "new", "a.py", b"x = 1\n")
-    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mode & 0o777 == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["a.py"]
     with pytest.raises(InputError, match="cannot be written"):
         install_plugin(path, "b.py", b"")
