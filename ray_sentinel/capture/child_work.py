@@ -79,8 +79,9 @@ def answering_child_work(pid: int, tables: KernelTables) -> ChildWork | None:
     """The same of the processes below ``pid`` from which it may await an answer over a connection,
     and of those below them. None if there are none. Of a Unix socket, the kernel does not tell who
     sent last."""
-    below = [one.pid for one in islice(descendants(pid, stats=tables.stats), MOST_PROCESSES)]
-    asked = connected(pid, below, {**tables.unix, **tables.asking}) if below else set()
+    below = [one.pid for one in descendants(pid, stats=tables.stats)]
+    others = {**tables.unix, **tables.asking} if below else {}
+    asked = connected(pid, below[:MOST_PROCESSES], others)
     ran = _all_ran(_with_those_below(asked, below, tables.stats))
     return ChildWork(at=time.time(), ran=ran) if ran else None
 

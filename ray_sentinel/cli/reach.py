@@ -59,7 +59,7 @@ class CoordinatorConnection:
         return msgspec.msgpack.decode(raw, type=kind)
 
     def page_link(self) -> str:
-        """The page's link with its token; empty if there is no page, or an older version."""
+        """The page's link with its token; empty if there is no page."""
         from ray_sentinel.actors.deployment import deploy
 
         return deploy.page_link(self.ray, self._handle)

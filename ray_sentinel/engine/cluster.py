@@ -15,13 +15,14 @@ from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray.deaths import EndedRank, RayDeathBook, first_cause
 from ray_sentinel.engine.ray.job_view import RayJobView
-from ray_sentinel.engine.ray.jobs import RayJobs
+from ray_sentinel.engine.ray.jobs import LAST_CALLS_SECONDS, RayJobs
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry.gpus import GpuLevels
 from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank
 from ray_sentinel.model.incident import Culprit, Writer
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
+from ray_sentinel.model.ray_deaths import RayDeath
 
 Seen = TypeVar("Seen", RankSnapshot, Exit)
 
@@ -316,7 +317,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         self.deaths.advance(now, self.ray.jobs, self._counted_ends)
         for ray_job in self.ray.jobs.values():
             stands = ray_job.ended_at is None and (ray_job.roots or ray_job.standing)
-            if stands or first_cause(self.deaths.of_job(ray_job.id, now)):
+            if stands or first_cause(self.deaths_of(ray_job, now)):
                 self._ray_view(ray_job, now)
         for view in self.jobs.values():
             if view.ray_job:
@@ -324,6 +325,18 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 moved_at = known.changed_at if known is not None else view.stirred_at
                 gone_at = view.ended_at if view.ended_at is not None else now
                 view.follow(moved_at, self._known_end(known, now) if known is not None else gone_at)
+
+    def deaths_of(self, ray_job: RayJobView, now: float) -> list[RayDeath]:
+        """The deaths of a Ray job, oldest first. Where its actors go on after the end of its
+        driver, those that follow have causes of their own."""
+        found = self.deaths.of_job(ray_job.id, now)
+        if ray_job.ended_at is not None:
+            return found
+        ended = max((death.at for death in found if death.what == "driver"), default=None)
+        if ended is None:
+            return found
+        later = [death for death in found if death.at > ended + LAST_CALLS_SECONDS]
+        return later or found
 
     def _counted_ends(self) -> Iterator[EndedRank]:
         """The ranks that have ended, and whose ends are still judged."""

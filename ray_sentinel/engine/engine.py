@@ -101,7 +101,7 @@ class Engine:
         match event:
             case events.RayTableTold():
                 self.view.ray.apply_table(event.table, now)
-                self.view.deaths.apply_table(event.table)
+                self.view.deaths.apply_table(self.view.ray.table)
             case events.RayDeathsTold():
                 self.view.deaths.record_deaths(event.deaths, now)
             case events.RayJobLooked():

@@ -29,7 +29,7 @@ from ray_sentinel.evidence.checkpoint_whole import holds_state, refined, why_inc
 from ray_sentinel.evidence.minority import median_of_others
 
 _WRITTEN_LAST = ("latest_checkpointed_iteration.txt", "latest")
-TRACKERS = (
+_TRACKERS = (
     "latest_checkpointed_iteration.txt",
     "latest",
     "latest.txt",
@@ -207,7 +207,7 @@ def _judge_tracked(made: Sequence[Checkpoint], tracked: Mapping[str, int]) -> li
 def _tracked_steps(links: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, int]:
     found = {}
     for path, target in (*links.items(), *texts.items()):
-        if path.rsplit("/", 1)[-1] in TRACKERS:
+        if is_tracker(path):
             match = re.search(r"(\d+)(?:\D*)$", target.strip())
             if match is not None:
                 found[path] = int(match.group(1))
@@ -216,7 +216,7 @@ def _tracked_steps(links: Mapping[str, str], texts: Mapping[str, str]) -> dict[s
 
 def is_tracker(path: str) -> bool:
     """Whether a file's name marks it as one that names the newest checkpoint."""
-    return path.rsplit("/", 1)[-1] in TRACKERS
+    return path.rsplit("/", 1)[-1] in _TRACKERS
 
 
 def _interval(steps: Sequence[int]) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
@@ -63,13 +64,29 @@ def _lines_with_hints(files: list[FoundLog]) -> Iterator[LogLine]:
     for item in files:
         try:
             with open_log(item.path, compression(item.path)) as file:
-                for offset, data in read_chunks(file):
-                    if offset >= _FRONT:
-                        break
+                for _, data in read_chunks(_Front(file)):
                     if any(hint in data for hint in HINTS):
                         yield from _hinting(item.file.label, data)
         except (InputError, *READ_ERRORS):
             continue  # rotated away, or not text: the others may still show it
+
+
+class _Front:
+    """The first ``_FRONT`` bytes of a log, as if it ended there: a line may be endless."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._left = file, _FRONT
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes."""
+        data = self._file.read(min(size, self._left))
+        self._left -= len(data)
+        return data
+
+    def seek(self, at: int, /) -> None:
+        """Continue at ``at``."""
+        self._file.seek(at)
+        self._left = _FRONT - at
 
 
 def _hinting(label: str, data: bytes) -> Iterator[LogLine]:

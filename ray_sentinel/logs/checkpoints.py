@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.checkpoints import (
-    TRACKERS,
     Checkpoint,
     CheckpointFacts,
     FolderEntry,
+    is_tracker,
     read_listing,
 )
 from ray_sentinel.regular_file import read_regular
@@ -50,7 +50,7 @@ def _add(path: str, label: str, entries: list[FolderEntry], texts: dict[str, str
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return  # no writer makes such a file
-        if label.rsplit("/", 1)[-1] in TRACKERS and status.st_size < 4096:
+        if is_tracker(label) and status.st_size < 4096:
             texts[label] = read_regular(Path(path), 4096).decode("utf-8", "replace")
     except OSError:
         return  # removed while we listed: old checkpoints go at any time

@@ -477,7 +477,7 @@ def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: 
     if problem := apprise_problem(notify.apprise.split()):
         log.error("Apprise will notify nobody: %s", problem)
         notify = msgspec.structs.replace(notify, apprise="")
-    notify = msgspec.structs.replace(notify, events=notify.events or " ".join(STATES))
+    notify = msgspec.structs.replace(notify, events=notify.events.strip() or " ".join(STATES))
     try:
         return Notifier(notify, sent=sent)
     except UsageError as error:

@@ -221,10 +221,12 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
 
     def _job_of(self, node: str, told: RayProcess) -> RayJobView | None:
         """The job of a process. A worker that runs tasks and whose job nobody reports belongs to
-        the running job, if there is only one."""
+        the running job, if there is only one; those that go on without a driver do not count beside
+        one that has it."""
         if owner := self.owners.get(node, {}).get(told.process.pid):
             return self.jobs.get(owner)
-        running = [job for job in self.jobs.values() if job.ended_at is None]
+        running = list(self.running())
+        running = [job for job in running if not job.driver.ended] or running
         return running[0] if len(running) == 1 and told.title else None
 
     def _track(

@@ -69,9 +69,8 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
         since = NEVER if seen.root.kind == "circle" else seen.first_at
         if kind and not is_the_ranks(view, seen.root.processes, now, since):
             yield verdict_on(view, job, _told(view, job, seen, kind, now), kind)
-    late = late_deployments(view, now)
     for standing in job.standing.values():
-        if _may_be_unawaited(view, job, standing, late):
+        if _may_be_unawaited(view, job, standing, now):
             continue
         # Others go on without it, so it holds nobody up yet; it still never ends.
         kind = standing_kind(view, job, standing, now)
@@ -80,18 +79,20 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
 
 
 def _may_be_unawaited(
-    view: ClusterView, job: RayJobView, standing: StandingMember, late: Collection[str]
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
 ) -> bool:
     """Whether nobody may wait for what a process of a job runs. All that is known of a call that is
     not reported to Ray is that somebody waits for it, or that Ray Serve counts its request among
-    those of a ``late`` deployment. If another job waits for it, it is named there."""
+    those of a deployment that are late. If another job waits for it, it is named there."""
     member = standing.member
     if member.methods or standing.round_in is not None:
         return False
+    deployment = deployment_of(member.role)
+    if not deployment or deployment not in late_deployments(view, now):
+        return True
     others = (other for other in view.ray.running() if other is not job)
-    roots = (seen.root for other in others for seen in other.roots)
-    elsewhere = any(one.process == member.process for root in roots for one in root.processes)
-    return elsewhere or deployment_of(member.role) not in late
+    roots = (seen.root for other in others for seen in other.stuck_roots())
+    return any(one.process == member.process for root in roots for one in root.processes)
 
 
 def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> FaultKind | None:

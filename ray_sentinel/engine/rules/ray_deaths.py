@@ -21,7 +21,7 @@ class RayDeaths(Rule):
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.ray.jobs.values():
-            deaths = view.deaths.of_job(job.id, now)
+            deaths = view.deaths_of(job, now)
             first = first_cause(deaths)
             if first is None or (job.name, 0) not in view.jobs:
                 continue
@@ -34,8 +34,7 @@ class RayDeaths(Rule):
     ) -> Finding:
         rank = view.rank_at(first.node, first.pid)
         kind = _kind(first, is_rank=rank is not None)
-        over = deaths if job.ended_at is not None or first.what == "driver" else ()
-        driver = next((death for death in over if death.what == "driver"), None)
+        driver = next((death for death in deaths if death.what == "driver"), None)
         well = driver is None or driver.cause == "finished"
         severity: Severity = "warning" if well and first.what != "driver" else "critical"
         host = view.host_of(first.node) if first.node else view.host_at(first.address)

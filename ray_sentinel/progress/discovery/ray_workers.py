@@ -36,7 +36,7 @@ from ray_sentinel.progress.discovery.launchers import is_launcher
 from ray_sentinel.progress.discovery.live_environ import LiveEnviron
 from ray_sentinel.progress.discovery.ranks import Claim
 from ray_sentinel.progress.discovery.train_log import has_log, read_words
-from ray_sentinel.progress.proc.proc_stat import Key, read_schedstat, task_ids
+from ray_sentinel.progress.proc.proc_stat import MAX_THREADS, Key, read_schedstat, task_ids
 from ray_sentinel.progress.proc.processes import Process
 
 # What the threads of a Ray worker show: whether it is in a process group, and which one trains.
@@ -48,7 +48,7 @@ _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
 
 def thread_names(pid: int, proc: Path = Path("/proc")) -> dict[int, str]:
     """The kernel's names of a process's threads, by thread id; empty if it is gone."""
-    tids = task_ids(pid, proc)
+    tids = task_ids(pid, proc)[:MAX_THREADS]
     names = {tid: kernel_text(proc / str(pid) / "task" / str(tid) / "comm") for tid in tids}
     return {tid: name for tid, name in names.items() if name}
 

@@ -80,9 +80,9 @@ def read_stat(
 
 
 def task_ids(pid: int, proc: str | os.PathLike[str] = "/proc") -> list[int]:
-    """The ids of a process's threads, ``MAX_THREADS`` at most; empty if it is gone."""
+    """The ids of a process's threads; empty if it is gone."""
     try:
-        return [int(name) for name in os.listdir(f"{os.fspath(proc)}/{pid}/task")[:MAX_THREADS]]
+        return [int(name) for name in os.listdir(f"{os.fspath(proc)}/{pid}/task")]
     except OSError:
         return []
 

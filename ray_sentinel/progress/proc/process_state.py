@@ -21,6 +21,7 @@ from ray_sentinel.progress.proc.interpreter import (
     waited,
 )
 from ray_sentinel.progress.proc.proc_stat import (
+    MAX_THREADS,
     Key,
     Stat,
     read_schedstat,
@@ -195,7 +196,8 @@ class StateReader:
         )
 
     def _threads(self, pid: int, now: float) -> dict[int, ThreadSample]:
-        found = {tid: self._thread(pid, tid, now) for tid in task_ids(pid, self._proc)}
+        tids = task_ids(pid, self._proc)[:MAX_THREADS]
+        found = {tid: self._thread(pid, tid, now) for tid in tids}
         return {tid: thread for tid, thread in found.items() if thread is not None}
 
     def _number(self, name: str, key: str) -> int:

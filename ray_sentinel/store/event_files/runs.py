@@ -198,7 +198,9 @@ def _continued(runs: list[EventRun]) -> list[EventRun]:
     """Runs that go on where an earlier one was, put together with it."""
     found: list[EventRun] = []
     for run in runs:
-        before = next((one for one in reversed(found) if goes_on(one, run)), None)
+        before = None
+        if run.trains and _restored(run):  # most are not, and each comparison goes over all steps
+            before = next((one for one in reversed(found) if goes_on(one, run)), None)
         found.append(run if before is None else _after(before, run))
     going = {part for run in found for part in run.parts}
     return [run for run in found if run.name not in going]

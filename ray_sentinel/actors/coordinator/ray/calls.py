@@ -109,7 +109,8 @@ class ControlStoreCalls:
         drivers, jobs = self._asked("jobs", self._drivers, (old.drivers, None))
         known = {driver.job for driver in drivers}
         actors = self._asked("actors", self._actors, (*old.actors, *old.outliving))
-        groups = self._asked("placement groups", self._groups, old.groups) if drivers else ()
+        there = bool(drivers or actors)
+        groups = self._asked("placement groups", self._groups, old.groups) if there else ()
         theirs, ended = {actor.job for actor in actors} - known, old.ended_drivers
         if jobs is None:  # those that are new may have a driver
             theirs &= {actor.job for actor in old.outliving}
@@ -141,7 +142,8 @@ class ControlStoreCalls:
         calls of another job's actors, and what these call for it, is among its calls, although Ray
         files it under the actors' job."""
         table = self.table(at)
-        # Where no driver lives, the actors that go on are all that there is.
+        # Where no driver lives, the actors that go on are all that there is; else what is called
+        # of them belongs to who calls.
         theirs = () if table.drivers else {driver.job for driver in table.ended_drivers}
         table = going_on(table, {job} if job else theirs)
         known = {driver.job for driver in table.drivers}
@@ -174,6 +176,8 @@ class ControlStoreCalls:
         return msgspec.structs.replace(
             table,
             actors=actors,
+            ended_drivers=(),
+            outliving=(),
             placed=placed,
             calls=tuple(
                 call
@@ -382,7 +386,8 @@ class ControlStoreCalls:
     def _failed(self, job: str, at: float) -> tuple[FailedCall, ...]:
         failed = [{"predicate": "EQUAL", "state": "FAILED"}]
         reply = self._events(MOST_FAILED, state_filters=failed, job_filters=_of_job(job))
-        labels = {actor.id: actor.label for actor in self._known.actors}
+        known = (*self._known.actors, *self._known.outliving)
+        labels = {actor.id: actor.label for actor in known}
         return last_failures(reply, at, labels)
 
     def _calls(self, job: str) -> tuple[tuple[RayCall, ...], int]:

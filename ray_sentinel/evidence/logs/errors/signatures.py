@@ -136,7 +136,7 @@ class CompiledSignature(Expressions, frozen=True, kw_only=True):
 def compile_rule(signature: Signature, where: str, *, check: bool = True) -> CompiledSignature:
     """Check and compile one entry. Raises ConfigError that names ``where`` and what is wrong.
 
-    ``check``: its expressions are compiled now; else at the first line on which they are tried.
+    ``check``: its expressions are tried now; else an unusable one is met at the first line.
     """
     if not signature.id:
         raise ConfigError(f"{where}: an entry has no id")
