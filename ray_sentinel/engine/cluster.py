@@ -327,16 +327,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 view.follow(moved_at, self._known_end(known, now) if known is not None else gone_at)
 
     def deaths_of(self, ray_job: RayJobView, now: float) -> list[RayDeath]:
-        """The deaths of a Ray job, oldest first. Where its actors go on after the end of its
-        driver, those that follow have causes of their own."""
+        """The deaths of a Ray job, oldest first. Where its actors go on, the end of its driver is
+        over, as it was reported."""
         found = self.deaths.of_job(ray_job.id, now)
         if ray_job.ended_at is not None:
             return found
         ended = max((death.at for death in found if death.what == "driver"), default=None)
         if ended is None:
             return found
-        later = [death for death in found if death.at > ended + LAST_CALLS_SECONDS]
-        return later or found
+        return [death for death in found if death.at > ended + LAST_CALLS_SECONDS]
 
     def _counted_ends(self) -> Iterator[EndedRank]:
         """The ranks that have ended, and whose ends are still judged."""

@@ -3,10 +3,14 @@ driver."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 
+from ray_sentinel.engine.events import RayDeathsTold
 from ray_sentinel.model.ray_calls import EndedCalls
+from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
 from tests.support import ray_story
 from tests.support.ray_story import (
     COMPUTES,
@@ -14,6 +18,7 @@ from tests.support.ray_story import (
     OTHER_JOB,
     SLEEPS,
     RayStory,
+    StoryProcess,
     actors,
     driver,
 )
@@ -224,3 +229,51 @@ def test_the_last_calls_of_a_driver_are_no_job_of_their_own() -> None:
     service.goes_on(8)
     story = service.rests(60)
     assert story.engine.status(story.now).jobs == ()
+
+
+def death(what: Literal["actor", "driver"], cause: DeathCause, at: float, pid: int) -> RayDeath:
+    return RayDeath(
+        what=what,
+        id=f"{what}-{pid}",
+        job=ray_story.JOB,
+        label="driver" if what == "driver" else "Scorer 0",
+        role="driver" if what == "driver" else "Scorer",
+        at=at,
+        node=ray_story.NODE.id,
+        pid=pid,
+        cause=cause,
+        witness="ray",
+    )
+
+
+@pytest.mark.parametrize("ended", ["finished", "stopped", "exception"])
+def test_who_dies_after_the_drivers_end_has_a_cause_of_its_own(ended: DeathCause) -> None:
+    service = Service(lives=True)
+    story = service.goes_on(60)
+    service.driver_ends()
+    story.feed(RayDeathsTold(time=story.now, deaths=(death("driver", ended, story.now, 1),)))
+    service.goes_on(60)
+    killed = death("actor", "signal", story.now, service.scorer.pid)
+    story.feed(RayDeathsTold(time=story.now, deaths=(killed,)))
+    story.processes.remove(service.scorer)
+    story.tell_table()
+    story.run(20)
+    (incident,) = [one for one in story.engine.incidents() if one.resolved_at is None]
+    assert incident.verdict is not None
+    (culprit,) = incident.verdict.culprits
+    assert (incident.kind, culprit.actor) == ("actor-dead", "Scorer 0")
+
+
+def test_tasks_of_a_job_beside_a_service_are_its_own() -> None:
+    """Nobody tells of which job a worker is that runs a task."""
+    service = Service(lives=False)
+    main, worker = driver(OTHER_JOB, 3), StoryProcess(90, job=OTHER_JOB)
+    service.story.processes += [main, worker]
+    service.story.drives(main)
+    service.story.tell_table()
+    service.goes_on(30)
+    ours = service.story.engine.view.ray.jobs[OTHER_JOB]
+    before = ours.changed_at
+    worker.title, worker.since = "preprocess", service.story.now
+    service.goes_on(3)
+    assert ours.changed_at > before
