@@ -29,7 +29,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -132,14 +132,20 @@ class Check(abc.ABC, Generic[F]):
     facts: type[F]
     """What ``look`` returns."""
 
+    @abc.abstractmethod
     def look(self, plan: RunPlan, here: Here) -> F | None:
-        """The facts of this node; None if there is nothing to look at, as for a check that judges
-        only what the nodes do together after all have looked."""
-        return None
+        """The facts of this node; None if there is nothing to look at."""
 
     @abc.abstractmethod
     def judge(self, case: CheckInput[F]) -> Iterable[CheckResult]:
         """What the facts of all nodes mean."""
+
+
+class JointCheck(Check[Any]):
+    """Base of those that judge only what the nodes do together after all have looked."""
+
+    def look(self, plan: RunPlan, here: Here) -> None:
+        """Nothing to look at."""
 
 
 def ok(seen: str, host: str = "") -> CheckResult:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ray_sentinel.doctor.check import (
-    Check,
     CheckInput,
     CheckResult,
+    JointCheck,
     failure,
     ok,
     skipped,
@@ -16,7 +16,7 @@ from ray_sentinel.doctor.check import (
 )
 
 
-class ClockCheck(Check[Any]):
+class ClockCheck(JointCheck):
     """Judges the clock differences that the peer probes measured."""
 
     name = "clock"

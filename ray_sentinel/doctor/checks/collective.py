@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, failure, ok, skipped
+from ray_sentinel.doctor.check import CheckInput, CheckResult, JointCheck, failure, ok, skipped
 
 
-class CollectiveCheck(Check[Any]):
+class CollectiveCheck(JointCheck):
     """Judges the sum, which is made only where it is asked for: it takes GPU memory."""
 
     name = "collective"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ray_sentinel.doctor.check import (
-    Check,
     CheckInput,
     CheckResult,
+    JointCheck,
     ProbeResult,
     failure,
     ok,
@@ -23,7 +23,7 @@ MOST_SLOW = 5
 nothing."""
 
 
-class ReachabilityCheck(Check[Any]):
+class ReachabilityCheck(JointCheck):
     """Judges the peer probes."""
 
     name = "reachability"

@@ -311,6 +311,28 @@ def test_a_user_s_check_that_ends_the_program_does_not_end_the_doctor_well(tmp_p
         assert "the check itself failed: SystemExit" in found["seen"]
 
 
+def test_a_user_s_check_that_looks_at_nothing_is_refused(tmp_path: Path) -> None:
+    """Its ``look`` is misspelt."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import msgspec\n"
+        "from ray_sentinel.doctor.check import Check\n"
+        "class Facts(msgspec.Struct):\n"
+        "    pass\n"
+        "class Looks(Check[Facts]):\n"
+        "    name, facts = 'looks', Facts\n"
+        "    def lok(self, plan, here):\n"
+        "        return Facts()\n"
+        "    def judge(self, case):\n"
+        "        return ()\n"
+    )
+    command = [*DOCTOR, "--checks", str(file)]
+    ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    assert ended.returncode == 2
+    assert b"mine.py: cannot be loaded" in ended.stderr
+    assert b"look" in ended.stderr
+
+
 def test_a_name_cannot_fake_a_line() -> None:
     command = [*DOCTOR[:-1], "--only", "disk", "--checkpoint-dir", "/none\nok      disk   fine"]
     ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
